@@ -1,0 +1,191 @@
+//! Packed codes: what a [`Hasher`](crate::Hasher) makes of rows, and Hamming distances between them.
+//!
+//! **Layout.** Bit k of a row is bit k mod 8 of its byte k / 8: least significant bit first, which
+//! equals little-endian 64-bit words, FAISS's binary indexes and `numpy.packbits(bitorder="little")`.
+//! A bit is 1 where the projection is above zero; both zeros give 0; bits past the end are 0.
+//!
+//! Codes carry the id of their hasher. Comparing codes of two hashers is an error, not a wrong answer.
+//!
+//! **Cost.** ceil(bits / 8) bytes a row. [`Codes::nearest`] is one scan for each query.
+
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use std::fmt;
+
+/// Names a hasher by its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HasherId(pub(crate) u128);
+
+impl fmt::Display for HasherId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A neighbour that a search found. Neighbours are ordered by distance, then by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Neighbour {
+    /// Bits that differ.
+    pub distance: u32,
+    /// Row number among the codes searched.
+    pub id: u64,
+}
+
+/// Packed codes of some rows. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Codes {
+    pub(crate) bits: usize,
+    pub(crate) hasher: HasherId,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Codes {
+    pub(crate) fn new(bits: usize, hasher: HasherId, data: Vec<u8>) -> Self {
+        debug_assert!(data.len().is_multiple_of(bits.div_ceil(8)));
+        Self { bits, hasher, data }
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.bytes_per_row()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Bits of a code.
+    pub fn bits(&self) -> usize {
+        self.bits
+    }
+
+    /// Bytes of a code: the bits, rounded up.
+    pub fn bytes_per_row(&self) -> usize {
+        self.bits.div_ceil(8)
+    }
+
+    /// The hasher that made them.
+    pub fn hasher(&self) -> HasherId {
+        self.hasher
+    }
+
+    /// All bytes, row after row.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The bytes of one row.
+    pub fn row(&self, i: usize) -> &[u8] {
+        &self.data[i * self.bytes_per_row()..(i + 1) * self.bytes_per_row()]
+    }
+
+    /// Bit `k` of row `i`.
+    pub fn bit(&self, i: usize, k: usize) -> bool {
+        assert!(k < self.bits, "bit {k} of a code of {} bits", self.bits);
+        self.row(i)[k / 8] >> (k % 8) & 1 == 1
+    }
+
+    /// Adds the codes of further rows.
+    pub fn append(&mut self, more: &Codes) -> Result<()> {
+        self.check_same_hasher(more)?;
+        self.data.extend_from_slice(&more.data);
+        Ok(())
+    }
+
+    /// Hamming distance between row `i` here and row `j` of `other`.
+    pub fn distance(&self, i: usize, other: &Codes, j: usize) -> Result<u32> {
+        self.check_same_hasher(other)?;
+        Ok(hamming(self.row(i), other.row(j)))
+    }
+
+    /// The `k` nearest rows here for each row of `queries`, nearest first, equal ones by id; fewer
+    /// where there are fewer rows.
+    pub fn nearest(&self, queries: &Codes, k: usize) -> Result<Vec<Vec<Neighbour>>> {
+        self.check_same_hasher(queries)?;
+        let mut found: Vec<Vec<Neighbour>> = vec![Vec::new(); queries.len()];
+        let jobs = found.iter_mut().enumerate().collect();
+        Pool::all().each(jobs, |(q, found)| {
+            let query = queries.row(q);
+            let rows = self.data.chunks_exact(self.bytes_per_row()).zip(0u64..);
+            let mut all: Vec<Neighbour> =
+                rows.map(|(row, id)| Neighbour { distance: hamming(query, row), id }).collect();
+            let k = k.min(all.len());
+            if k < all.len() {
+                all.select_nth_unstable(k);
+                all.truncate(k);
+            }
+            all.sort_unstable();
+            *found = all;
+        });
+        Ok(found)
+    }
+
+    fn check_same_hasher(&self, other: &Codes) -> Result<()> {
+        if self.hasher == other.hasher && self.bits == other.bits {
+            return Ok(());
+        }
+        Err(Error::OtherHasher { left: self.hasher.to_string(), right: other.hasher.to_string() })
+    }
+}
+
+/// Bits that differ.
+fn hamming(a: &[u8], b: &[u8]) -> u32 {
+    let (a_words, a_rest) = a.as_chunks::<8>();
+    let (b_words, b_rest) = b.as_chunks::<8>();
+    let words = a_words.iter().zip(b_words);
+    let whole: u32 =
+        words.map(|(x, y)| (u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y)).count_ones()).sum();
+    whole + a_rest.iter().zip(b_rest).map(|(x, y)| (x ^ y).count_ones()).sum::<u32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn codes(bits: usize, id: u128, data: Vec<u8>) -> Codes {
+        Codes::new(bits, HasherId(id), data)
+    }
+
+    proptest! {
+        #[test]
+        fn distances_count_the_bits_that_differ(
+            (bits, data) in (1usize..200).prop_flat_map(|bits| {
+                let bytes = bits.div_ceil(8);
+                (Just(bits), prop::collection::vec(any::<u8>(), bytes * 6))
+            }),
+        ) {
+            let mut data = data;
+            for row in data.chunks_exact_mut(bits.div_ceil(8)) {
+                if bits % 8 != 0 {
+                    *row.last_mut().unwrap() &= (1 << (bits % 8)) - 1;
+                }
+            }
+            let c = codes(bits, 1, data);
+            for i in 0..6 {
+                for j in 0..6 {
+                    let naive = (0..bits).filter(|k| c.bit(i, *k) != c.bit(j, *k)).count();
+                    prop_assert_eq!(c.distance(i, &c, j).unwrap() as usize, naive);
+                }
+            }
+            let hits = c.nearest(&c, 4).unwrap();
+            for (i, hits) in hits.iter().enumerate() {
+                let mut all: Vec<(u32, u64)> =
+                    (0..6).map(|j| (c.distance(i, &c, j).unwrap(), j as u64)).collect();
+                all.sort_unstable();
+                let got: Vec<_> = hits.iter().map(|h| (h.distance, h.id)).collect();
+                prop_assert_eq!(&got[..], &all[..4]);
+            }
+        }
+    }
+
+    #[test]
+    fn promise_8_codes_of_two_hashers_cannot_be_compared() {
+        let (a, b) = (codes(8, 1, vec![0]), codes(8, 2, vec![0]));
+        assert!(matches!(a.distance(0, &b, 0), Err(Error::OtherHasher { .. })));
+        assert!(matches!(a.nearest(&b, 1), Err(Error::OtherHasher { .. })));
+        assert!(matches!(a.clone().append(&b), Err(Error::OtherHasher { .. })));
+        assert_eq!(a.nearest(&a, 5).unwrap()[0].len(), 1);
+    }
+}

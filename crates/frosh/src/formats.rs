@@ -1,0 +1,274 @@
+//! What each kind of file holds, part by part. The container is [`file`](crate::file).
+//!
+//! | format | content |
+//! |---|---|
+//! | `frosh-sketcher` | a learner in the middle of its stream: goes on bit for bit |
+//! | `frosh-sketch` | a finished sketch |
+//! | `frosh-hasher` | a model: `mean` (F64, dim) and `projection` (F32, dim x bits) |
+//! | `frosh-codes` | `codes` (U8, rows x bytes), and the id of their hasher |
+
+use crate::codes::{Codes, HasherId};
+use crate::config::{Config, Method};
+use crate::error::Result;
+use crate::file::{Reader, Saved, Writer, contradiction, saved};
+use crate::frequent_directions::{FrequentDirections, ShrinkIndex};
+use crate::hasher::{Facts, Hasher};
+use crate::reservoir::Reservoir;
+use crate::rows::Metric;
+use crate::sketch::Sketch;
+use crate::sketcher::Sketcher;
+
+saved!(Sketcher);
+saved!(Sketch);
+saved!(Hasher);
+saved!(Codes);
+
+fn write_directions(file: &mut Writer, dim: usize, fd: &FrequentDirections) {
+    file.fact("sketch_rows", fd.capacity());
+    file.fact("shrink_index", fd.index().as_str());
+    file.fact("removed", fd.removed());
+    file.fact("inserted", fd.inserted());
+    file.f32s("sketch", &[fd.filled(), dim], fd.live());
+    file.f64s("lengths", &[fd.lengths().len()], fd.lengths());
+}
+
+fn read_directions(file: &Reader<'_>, dim: usize) -> Result<FrequentDirections> {
+    let capacity: usize = file.fact("sketch_rows")?;
+    let index = file.fact_by("shrink_index", ShrinkIndex::parse)?;
+    let mass: (f64, f64) = (file.fact("removed")?, file.fact("inserted")?);
+    let rows = file.f32s("sketch", &[None, Some(dim)])?;
+    let lengths = file.f64s("lengths", &[None])?;
+    let filled = rows.len() / dim;
+    if capacity < 2 || !capacity.is_multiple_of(2) || filled > capacity {
+        return Err(contradiction(&format!("{filled} rows in a sketch of {capacity}")));
+    }
+    if lengths.len() > filled || lengths.iter().any(|x| *x < 0.0) {
+        return Err(contradiction("the lengths do not fit the rows"));
+    }
+    if !(mass.0.is_finite() && mass.0 >= 0.0 && mass.1.is_finite() && mass.1 >= 0.0) {
+        return Err(contradiction("the certificate is not a number"));
+    }
+    Ok(FrequentDirections::resume(dim, capacity, index, rows, lengths, mass))
+}
+
+fn write_reservoir(file: &mut Writer, dim: usize, reservoir: &Reservoir) {
+    let (keys, data, scales) = reservoir.parts();
+    file.fact("reservoir_rows", reservoir.capacity());
+    file.u64s("reservoir_keys", &keys);
+    file.f16s("reservoir", &[keys.len(), dim], &data);
+    file.f32s("reservoir_scales", &[keys.len()], &scales);
+    file.f32s("reservoir_origin", &[dim], &reservoir.origin);
+}
+
+fn read_reservoir(file: &Reader<'_>, dim: usize) -> Result<Reservoir> {
+    let capacity: usize = file.fact("reservoir_rows")?;
+    let keys = file.u64s("reservoir_keys")?;
+    let data = file.f16s("reservoir", &[Some(keys.len()), Some(dim)])?;
+    let scales = file.f32s("reservoir_scales", &[Some(keys.len())])?;
+    let origin = file.f32s("reservoir_origin", &[Some(dim)])?;
+    if keys.len() > capacity || keys.len() > u32::MAX as usize || !keys.is_sorted() {
+        return Err(contradiction("the reservoir's keys do not fit its size or order"));
+    }
+    Ok(Reservoir::from_parts(capacity, origin, keys, data, scales))
+}
+
+fn read_dim(file: &Reader<'_>) -> Result<usize> {
+    let dim: usize = file.fact("dim")?;
+    if dim == 0 { Err(contradiction("rows of 0 dimensions")) } else { Ok(dim) }
+}
+
+impl Saved for Sketch {
+    const FORMAT: &'static str = "frosh-sketch";
+
+    fn write(&self, file: &mut Writer) {
+        file.fact("dim", self.dim);
+        file.fact("method", self.method.as_str());
+        file.fact("metric", self.metric.as_str());
+        file.fact("seed", self.seed);
+        file.fact("block_rows", self.block_rows);
+        file.fact("rows", self.rows);
+        file.u64s("workers", &self.workers);
+        file.f64s("mean", &[self.dim], &self.mean);
+        write_directions(file, self.dim, &self.directions);
+        write_reservoir(file, self.dim, &self.reservoir);
+    }
+
+    fn read(file: &Reader<'_>) -> Result<Self> {
+        let dim = read_dim(file)?;
+        Ok(Self {
+            dim,
+            method: file.fact_by("method", Method::parse)?,
+            metric: file.fact_by("metric", Metric::parse)?,
+            seed: file.fact("seed")?,
+            block_rows: file.fact("block_rows")?,
+            rows: file.fact("rows")?,
+            workers: file.u64s("workers")?,
+            mean: file.f64s("mean", &[Some(dim)])?,
+            directions: read_directions(file, dim)?,
+            reservoir: read_reservoir(file, dim)?,
+        })
+    }
+}
+
+impl Saved for Sketcher {
+    const FORMAT: &'static str = "frosh-sketcher";
+
+    fn write(&self, file: &mut Writer) {
+        let (config, dim) = (&self.config, self.config.dim);
+        file.fact("dim", dim);
+        file.fact("method", config.method.as_str());
+        file.fact("metric", config.metric.as_str());
+        file.fact("seed", config.seed);
+        file.fact("worker", config.worker);
+        file.fact("config_sketch_rows", config.sketch_rows);
+        file.fact("config_reservoir_rows", config.reservoir_rows);
+        file.fact("block_rows", config.block_rows.unwrap_or(0));
+        file.fact("rows", self.rows);
+        file.fact("rows_before_block", self.centering.before);
+        file.fact("rows_in_block", self.centering.rows);
+        file.f64s("mean", &[dim], &self.centering.mean);
+        file.f64s("sum", &[dim], &self.centering.sum);
+        file.f32s("reference", &[dim], &self.centering.reference);
+        file.f32s("waiting", &[self.waiting, dim], &self.buffer[..self.waiting * dim]);
+        if let Some(block) = &self.block {
+            file.fact("trial", block.trial);
+            file.fact("sub_blocks", block.done);
+            let acc = if block.done > 0 { &block.acc[..] } else { &[] };
+            file.f32s("accumulator", &[acc.len() / dim, dim], acc);
+            file.i64s("tally", &block.tally);
+        }
+        write_directions(file, dim, &self.directions);
+        write_reservoir(file, dim, &self.reservoir);
+    }
+
+    fn read(file: &Reader<'_>) -> Result<Self> {
+        let dim = read_dim(file)?;
+        let mut config = Config::new(dim)
+            .method(file.fact_by("method", Method::parse)?)
+            .metric(file.fact_by("metric", Metric::parse)?)
+            .seed(file.fact("seed")?)
+            .worker(file.fact("worker")?)
+            .sketch_rows(file.fact("config_sketch_rows")?)
+            .reservoir_rows(file.fact("config_reservoir_rows")?)
+            .block_rows(file.fact("block_rows")?);
+        let directions = read_directions(file, dim)?;
+        config = config.shrink_index(directions.index());
+        let mut sketcher = Sketcher::new(config)?;
+        let reservoir = read_reservoir(file, dim)?;
+        if directions.capacity() != sketcher.directions.capacity()
+            || reservoir.capacity() != sketcher.reservoir.capacity()
+        {
+            return Err(contradiction("sizes of sketch or reservoir do not fit the settings"));
+        }
+        sketcher.directions = directions;
+        sketcher.reservoir = reservoir;
+        sketcher.rows = file.fact("rows")?;
+        sketcher.centering.before = file.fact("rows_before_block")?;
+        sketcher.centering.rows = file.fact("rows_in_block")?;
+        sketcher.centering.mean = file.f64s("mean", &[Some(dim)])?;
+        sketcher.centering.sum = file.f64s("sum", &[Some(dim)])?;
+        sketcher.centering.reference = file.f32s("reference", &[Some(dim)])?;
+        sketcher.buffer = file.f32s("waiting", &[None, Some(dim)])?;
+        sketcher.waiting = sketcher.buffer.len() / dim;
+        let room = sketcher.waiting_room();
+        let mut absorbed = 0;
+        if let Some(block) = &mut sketcher.block {
+            block.trial = file.fact("trial")?;
+            block.done = file.fact("sub_blocks")?;
+            let rows = if block.done > 0 { block.q } else { 0 };
+            block.acc = file.f32s("accumulator", &[Some(rows), Some(dim)])?;
+            block.tally = file.i64s("tally", block.q)?;
+            if block.done >= block.m / block.p || block.trial > u64::MAX >> 32 {
+                return Err(contradiction("more sub-blocks than a block has"));
+            }
+            absorbed = (block.done * block.p) as u64;
+            let most = block.m as i64;
+            if block.tally.iter().any(|t| !(-most..=most).contains(t)) {
+                return Err(contradiction("the tally is larger than the block"));
+            }
+        }
+        let counted = [sketcher.centering.before, absorbed, sketcher.waiting as u64];
+        let total = counted.iter().try_fold(0u64, |sum, n| sum.checked_add(*n));
+        if sketcher.waiting > room
+            || sketcher.centering.rows != absorbed
+            || total != Some(sketcher.rows)
+        {
+            return Err(contradiction("the counts of rows do not add up"));
+        }
+        Ok(sketcher)
+    }
+}
+
+impl Saved for Hasher {
+    const FORMAT: &'static str = "frosh-hasher";
+
+    fn write(&self, file: &mut Writer) {
+        let facts = &self.facts;
+        file.fact("dim", facts.dim);
+        file.fact("bits", facts.bits);
+        file.fact("metric", facts.metric.as_str());
+        file.fact("method", facts.method.as_str());
+        file.fact("rotation", facts.rotation.as_str());
+        file.fact("seed", facts.seed);
+        file.fact("rows", facts.rows);
+        file.fact("rank", facts.rank);
+        file.fact("exact_centre", facts.exact_centre);
+        file.fact("id", self.id());
+        file.f64s("mean", &[facts.dim], &self.mean);
+        file.f32s("projection", &[facts.dim, facts.bits], &self.projection());
+    }
+
+    fn read(file: &Reader<'_>) -> Result<Self> {
+        let (dim, bits) = (read_dim(file)?, file.fact::<usize>("bits")?);
+        if bits == 0 {
+            return Err(contradiction("codes of 0 bits"));
+        }
+        let facts = Facts {
+            dim,
+            bits,
+            metric: file.fact_by("metric", Metric::parse)?,
+            method: file.fact_by("method", Method::parse)?,
+            rotation: file.fact("rotation")?,
+            seed: file.fact("seed")?,
+            rows: file.fact("rows")?,
+            rank: file.fact("rank")?,
+            exact_centre: file.fact("exact_centre")?,
+        };
+        let mean = file.f64s("mean", &[Some(dim)])?;
+        let w = file.f32s("projection", &[Some(dim), Some(bits)])?;
+        let directions = (0..bits).flat_map(|k| w.iter().skip(k).step_by(bits)).copied().collect();
+        let hasher = Hasher::assemble(facts, mean, directions);
+        if file.fact::<String>("id")? != hasher.id().to_string() {
+            return Err(contradiction("the id does not fit the content"));
+        }
+        Ok(hasher)
+    }
+}
+
+impl Saved for Codes {
+    const FORMAT: &'static str = "frosh-codes";
+
+    fn write(&self, file: &mut Writer) {
+        file.fact("bits", self.bits);
+        file.fact("hasher", self.hasher);
+        file.u8s("codes", &[self.len(), self.bytes_per_row()], &self.data);
+    }
+
+    fn read(file: &Reader<'_>) -> Result<Self> {
+        let bits: usize = file.fact("bits")?;
+        if bits == 0 {
+            return Err(contradiction("codes of 0 bits"));
+        }
+        let id = file.fact_by("hasher", |text| u128::from_str_radix(text, 16).ok())?;
+        let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;
+        let codes = Codes::new(bits, HasherId(id), data);
+        // Distances count whole bytes, so bits past the end must be 0.
+        let spare = codes.bytes_per_row() * 8 - bits;
+        if spare > 0
+            && (0..codes.len()).any(|i| codes.row(i).last().is_some_and(|b| b >> (8 - spare) != 0))
+        {
+            return Err(contradiction("a code has bits past its end"));
+        }
+        Ok(codes)
+    }
+}

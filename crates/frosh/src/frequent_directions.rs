@@ -1,0 +1,308 @@
+//! Frequent directions: a buffer of l rows whose Gram matrix follows that of everything inserted.
+//!
+//! **Equation** (lines 8 to 12 of Algorithm 2). When the buffer B = U S V' is full, with
+//! delta = s_c^2,
+//!
+//! ```text
+//! B <- sqrt(max(S^2 - delta I, 0)) V'
+//! ```
+//!
+//! which leaves at most c - 1 rows. With Delta the sum of all deltas,
+//! 0 <= A'A - B'B <= Delta I, and c Delta <= |A|_F^2 - |B|_F^2.
+//!
+//! **Where we differ.** c = l/2 + 1 instead of l/2: with c = l/2 only l/2 - 1 directions are left, one
+//! short of the bits that l = 2r promises. ([`ShrinkIndex::Half`] is the printed rule.) Shrinking waits
+//! until room is needed, so that B holds as much as it can when asked. An explicit count says which
+//! rows are in use; rows of zeros are legitimate rows.
+//!
+//! **How.** The l x l Gram matrix B B' is decomposed instead of B. The rows that the last shrink left are
+//! orthogonal with known lengths, so only products with new rows are computed; of the eigenvectors, only
+//! the l/2 largest are. The new rows diag(sqrt((s^2 - delta) / s^2)) U' B are formed in place, a strip
+//! of columns at a time. Rows are single precision, hence so is the bound: it holds up to about 1e-6 of
+//! |A|_F^2.
+//!
+//! **Cost.** 1.5 l^2 d + O(l^3) per shrink, every l/2 rows; l d floats and a few l x l matrices.
+
+use crate::eigen::Eigen;
+use crate::pool::Pool;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+
+/// Which singular value is taken off at a shrink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ShrinkIndex {
+    /// The (l/2 + 1)-th: leaves l/2 rows, as in the released code of OSH.
+    #[default]
+    HalfPlusOne,
+    /// The (l/2)-th, as printed in Algorithm 2: leaves l/2 - 1 rows.
+    Half,
+}
+
+impl ShrinkIndex {
+    /// The name in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ShrinkIndex::HalfPlusOne => "half_plus_one",
+            ShrinkIndex::Half => "half",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Self::HalfPlusOne, Self::Half].into_iter().find(|i| i.as_str() == name)
+    }
+
+    /// c, counted from 1.
+    fn position(self, l: usize) -> usize {
+        match self {
+            ShrinkIndex::HalfPlusOne => l / 2 + 1,
+            ShrinkIndex::Half => l / 2,
+        }
+    }
+}
+
+/// The sketch of frequent directions.
+#[derive(Clone, Debug)]
+pub(crate) struct FrequentDirections {
+    dim: usize,
+    capacity: usize,
+    index: ShrinkIndex,
+    /// The rows in use. Memory for all `capacity` rows is taken when the first one comes.
+    rows: Vec<f32>,
+    /// Squared lengths of the leading rows, which the last shrink left orthogonal.
+    lengths: Vec<f64>,
+    removed: f64,
+    inserted: f64,
+    /// Work space of the shrink, made when it is first needed.
+    eigen: Option<Box<Eigen>>,
+}
+
+/// Columns that are rotated together: l rows of it stay in the second-level cache.
+const STRIP: usize = 128;
+
+impl FrequentDirections {
+    pub(crate) fn new(dim: usize, capacity: usize, index: ShrinkIndex) -> Self {
+        debug_assert!(capacity >= 2 && capacity.is_multiple_of(2));
+        Self {
+            dim,
+            capacity,
+            index,
+            rows: Vec::new(),
+            lengths: Vec::new(),
+            removed: 0.0,
+            inserted: 0.0,
+            eigen: None,
+        }
+    }
+
+    /// Goes on from saved parts.
+    pub(crate) fn resume(
+        dim: usize,
+        capacity: usize,
+        index: ShrinkIndex,
+        rows: Vec<f32>,
+        lengths: Vec<f64>,
+        (removed, inserted): (f64, f64),
+    ) -> Self {
+        Self { rows, lengths, removed, inserted, ..Self::new(dim, capacity, index) }
+    }
+
+    /// The rows in use.
+    pub(crate) fn live(&self) -> &[f32] {
+        &self.rows
+    }
+
+    /// How many rows are in use.
+    pub(crate) fn filled(&self) -> usize {
+        self.rows.len() / self.dim
+    }
+
+    /// Most rows that fit.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Which singular value is taken off.
+    pub(crate) fn index(&self) -> ShrinkIndex {
+        self.index
+    }
+
+    /// Squared lengths of the rows that the last shrink left.
+    pub(crate) fn lengths(&self) -> &[f64] {
+        &self.lengths
+    }
+
+    /// Delta: the certificate.
+    pub(crate) fn removed(&self) -> f64 {
+        self.removed
+    }
+
+    /// Squared Frobenius norm of everything inserted.
+    pub(crate) fn inserted(&self) -> f64 {
+        self.inserted
+    }
+
+    /// Whether `count` more rows need a shrink first.
+    pub(crate) fn is_short_of(&self, count: usize) -> bool {
+        self.filled() + count > self.capacity
+    }
+
+    /// Inserts rows, shrinking where there is no room.
+    pub(crate) fn append(&mut self, pool: &Pool, rows: &[f32]) {
+        self.append_minus(pool, rows, &[]);
+    }
+
+    /// Inserts rows less the vectors of `minus`.
+    pub(crate) fn append_minus(&mut self, pool: &Pool, rows: &[f32], minus: &[&[f32]]) {
+        let dim = self.dim;
+        let mut rest = rows;
+        while !rest.is_empty() {
+            if self.filled() == self.capacity {
+                self.shrink(pool);
+            }
+            let room = (self.capacity - self.filled()) * dim;
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            let from = self.rows.len();
+            self.rows.reserve_exact(self.capacity * dim - from);
+            self.rows.resize(from + now.len(), 0.0);
+            let mut norms = vec![0f64; now.len() / dim];
+            let jobs = self.rows[from..].chunks_exact_mut(dim).zip(now.chunks_exact(dim));
+            let jobs: Vec<_> = jobs.zip(&mut norms).collect();
+            let work = |((to, row), norm): ((&mut [f32], &[f32]), &mut f64)| {
+                to.copy_from_slice(row);
+                for vector in minus {
+                    for (x, v) in to.iter_mut().zip(*vector) {
+                        *x -= v;
+                    }
+                }
+                *norm = square_norm(to);
+            };
+            if now.len() < 1 << 18 {
+                jobs.into_iter().for_each(work);
+            } else {
+                pool.each(jobs, work);
+            }
+            self.inserted += norms.iter().sum::<f64>();
+            rest = later;
+        }
+    }
+
+    /// Adds the certificate of a sketch whose rows were inserted.
+    pub(crate) fn inherit(&mut self, removed: f64, lost: f64) {
+        self.removed += removed;
+        self.inserted += lost;
+    }
+
+    /// The shrink. Afterwards at least half of the buffer is free.
+    pub(crate) fn shrink(&mut self, pool: &Pool) {
+        let (l, n) = (self.capacity, self.filled());
+        let kept = self.index.position(l) - 1;
+        let mut eigen = self.eigen.take().unwrap_or_else(|| Box::new(Eigen::new(l)));
+        self.gram(pool, eigen.gram_mut());
+        let (values, mut vectors) = eigen.largest_half();
+
+        // Below the noise of the decomposition a value is zero, and so is its row.
+        let noise = values[0] * f64::from(f32::EPSILON) * (l as f64).sqrt();
+        let delta = if kept < n { values[kept].max(0.0) } else { 0.0 };
+        let rows = values[..kept].iter().filter(|v| **v > delta && **v > noise).count();
+        self.lengths = values[..rows].iter().map(|v| v - delta).collect();
+        for (i, value) in values[..rows].iter().enumerate() {
+            let scale = ((value - delta) / value).sqrt() as f32;
+            for x in vectors.as_mut().col_mut(i).iter_mut() {
+                *x *= scale;
+            }
+        }
+        let map = vectors.as_ref().subcols(0, rows).subrows(0, n).transpose();
+        rotate(pool, map, &mut self.rows, self.dim);
+        self.removed += delta;
+        self.rows.truncate(rows * self.dim);
+        self.eigen = Some(eigen);
+    }
+
+    /// Lower triangle of B B' (column-major, order l; rows not in use give zeros).
+    fn gram(&self, pool: &Pool, out: &mut [f32]) {
+        let (l, n, d, old) = (self.capacity, self.filled(), self.dim, self.lengths.len());
+        out.fill(0.0);
+        for (i, length) in self.lengths.iter().enumerate() {
+            out[i * l + i] = *length as f32;
+        }
+        if old == n {
+            return;
+        }
+        // Wide rows are cut in a fixed number of column groups, so that threads can share them and
+        // the sum has one order.
+        let groups = (d / 2048).clamp(1, 8);
+        let width = d.div_ceil(groups);
+        let all = MatRef::from_row_major_slice(&self.rows, n, d);
+        let new = n - old;
+        let product = |group: usize, to: MatMut<'_, f32>| {
+            let from = group * width;
+            let columns = all.subcols(from, width.min(d - from));
+            let fresh = columns.subrows(old, new);
+            // [fresh times old rows | fresh times fresh rows], as rows old..n of the triangle.
+            matmul(to, Accum::Add, fresh, columns.transpose(), 1.0, Par::Seq);
+        };
+        let mut target = MatMut::from_column_major_slice_mut(out, l, l);
+        if groups == 1 {
+            product(0, target.as_mut().submatrix_mut(old, 0, new, n));
+            return;
+        }
+        let mut parts = vec![0f32; groups * new * n];
+        pool.each(parts.chunks_exact_mut(new * n).enumerate().collect(), |(group, part)| {
+            product(group, MatMut::from_column_major_slice_mut(part, new, n));
+        });
+        for part in parts.chunks_exact(new * n) {
+            let part = MatRef::from_column_major_slice(part, new, n);
+            for j in 0..n {
+                for i in 0..new {
+                    target[(old + i, j)] += part[(i, j)];
+                }
+            }
+        }
+    }
+
+    /// Heap bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.capacity() * 4 + self.eigen.as_ref().map_or(0, |e| e.bytes())
+    }
+}
+
+/// The first rows of `rows` become `map` times its first `map.ncols()` rows.
+fn rotate(pool: &Pool, map: MatRef<'_, f32>, rows: &mut [f32], dim: usize) {
+    let (n_out, n_in) = (map.nrows(), map.ncols());
+    let mut strips: Vec<Vec<&mut [f32]>> = (0..dim.div_ceil(STRIP)).map(|_| Vec::new()).collect();
+    for row in rows.chunks_exact_mut(dim).take(n_in) {
+        for (strip, part) in strips.iter_mut().zip(row.chunks_mut(STRIP)) {
+            strip.push(part);
+        }
+    }
+    // A few strips per task, so that the task's buffers are made seldom.
+    let per_task = strips.len().div_ceil(2 * pool.threads()).max(1);
+    let tasks: Vec<_> = strips.chunks_mut(per_task).collect();
+    pool.each(tasks, |strips| {
+        let mut old = vec![0f32; n_in * STRIP];
+        let mut new = vec![0f32; n_out * STRIP];
+        for strip in strips {
+            let w = strip[0].len();
+            for (to, from) in old.chunks_exact_mut(w).zip(strip.iter()) {
+                to.copy_from_slice(from);
+            }
+            matmul(
+                MatMut::from_row_major_slice_mut(&mut new[..n_out * w], n_out, w),
+                Accum::Replace,
+                map,
+                MatRef::from_row_major_slice(&old[..n_in * w], n_in, w),
+                1.0,
+                Par::Seq,
+            );
+            for (to, from) in strip.iter_mut().zip(new.chunks_exact(w)).take(n_out) {
+                to.copy_from_slice(from);
+            }
+        }
+    });
+}
+
+/// Sum of squares in double precision.
+pub(crate) fn square_norm(row: &[f32]) -> f64 {
+    <f32 as crate::rows::sealed::Sealed>::square_norm(row)
+}

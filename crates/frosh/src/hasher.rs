@@ -1,0 +1,341 @@
+//! The finished hash function: mean, projection W, rotation. It encodes and never changes.
+//!
+//! **Equation.** bit_k = 1 if (x - phi) . w_k > 0, with phi the mean and w_k the columns of W = V_r R:
+//! the r leading right singular vectors of the sketch (line 11 of Algorithm 1), rotated.
+//!
+//! **Where we differ.** Algorithm 1 shows no rotation; signs of raw principal coordinates then lose to
+//! random projections, so a rotation is on by default ([`Rotation::Itq`] where the reservoir has at
+//! least eight rows for each bit, else [`Rotation::Random`]). phi . w_k is subtracted after the product,
+//! not from every value, unless the mean is so large that digits would suffer. LSH is the same function
+//! with a Gaussian W.
+//!
+//! **Cost.** 2 d r operations a row; codes leave the product as bits.
+//!
+//! ```
+//! use frosh::{Config, Rotation, Rows, Sketcher};
+//! let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+//! let mut sketcher = Sketcher::new(Config::new(32))?;
+//! sketcher.push(Rows::new(&data, 32)?)?;
+//! let sketch = sketcher.finish();
+//! let hasher = sketch.hasher_with(16, Rotation::Random)?;
+//! let codes = hasher.encode(Rows::new(&data, 32)?)?;
+//! let hits = codes.nearest(&codes, 3)?;
+//! assert_eq!(hits[5][0].distance, 0);
+//! # Ok::<(), frosh::Error>(())
+//! ```
+
+use crate::codes::{Codes, HasherId};
+use crate::config::Method;
+use crate::error::{Error, Result};
+use crate::kernels::{Isa, project};
+use crate::pool::Pool;
+use crate::random::{Purpose, Stream};
+use crate::rotation::{self, Rotation};
+use crate::rows::{self, Element, Metric, Rows};
+use crate::sketch::{Principal, Sketch};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Rounds of ITQ.
+const ITQ_ROUNDS: usize = 50;
+/// Reservoir rows that ITQ wants for each bit.
+const ITQ_ROWS_PER_BIT: usize = 8;
+/// Rows encoded by one task: a multiple of the kernel's tile, small enough for cache.
+const ENCODE_ROWS: usize = 192;
+/// A mean may be this many deviations long before it is subtracted from every value: single precision
+/// then still resolves a 60,000th of a deviation.
+const LARGE_MEAN: f64 = 256.0;
+
+/// A finished hash function. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Hasher {
+    pub(crate) facts: Facts,
+    pub(crate) mean: Vec<f64>,
+    /// The columns of W, one after the other.
+    pub(crate) directions: Vec<f32>,
+    packed: project::Packed,
+    /// What is subtracted from every value before the product; empty if nothing is.
+    offset: Vec<f32>,
+    id: HasherId,
+}
+
+/// The small facts of a hasher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) dim: usize,
+    pub(crate) bits: usize,
+    pub(crate) metric: Metric,
+    pub(crate) method: Method,
+    pub(crate) rotation: Rotation,
+    pub(crate) seed: u64,
+    pub(crate) rows: u64,
+    pub(crate) rank: usize,
+    /// Whether the mean is subtracted from every value.
+    pub(crate) exact_centre: bool,
+}
+
+impl Sketch {
+    /// A hasher of `bits` bits with the default rotation.
+    pub fn hasher(&self, bits: usize) -> Result<Hasher> {
+        self.hasher_with(bits, self.default_rotation(bits))
+    }
+
+    /// The rotation that [`Sketch::hasher`] uses: ITQ where the reservoir is large enough.
+    pub fn default_rotation(&self, bits: usize) -> Rotation {
+        if self.method == Method::Lsh {
+            Rotation::None
+        } else if self.reservoir.len() >= ITQ_ROWS_PER_BIT * bits {
+            Rotation::Itq
+        } else {
+            Rotation::Random
+        }
+    }
+
+    /// A hasher of `bits` bits. For LSH, whose directions are random already, the rotation must be
+    /// [`Rotation::None`].
+    pub fn hasher_with(&self, bits: usize, rotation: Rotation) -> Result<Hasher> {
+        self.check_bits(bits, rotation)?;
+        let (w, values, rank) = if self.method == Method::Lsh {
+            (self.gaussian(bits), Vec::new(), 0)
+        } else {
+            let principal = self.principal(bits);
+            let w = self.rotated(&principal, rotation);
+            (w, principal.values, principal.rank)
+        };
+        let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.rows as f64)).sqrt();
+        let length = self.mean.iter().map(|m| m * m).sum::<f64>().sqrt();
+        let facts = Facts {
+            dim: self.dim,
+            bits,
+            metric: self.metric,
+            method: self.method,
+            rotation,
+            seed: self.seed,
+            rows: self.rows,
+            rank,
+            exact_centre: length > LARGE_MEAN * deviation,
+        };
+        let directions = (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
+        Ok(Hasher::assemble(facts, self.mean.clone(), directions))
+    }
+
+    fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
+        if bits == 0 {
+            return Err(Error::setting("bits", 0, "a code has at least 1 bit"));
+        }
+        if self.rows == 0 {
+            return Err(Error::Empty);
+        }
+        let refuse =
+            |limit, limit_name, advice| Err(Error::Bits { bits, limit, limit_name, advice });
+        if self.method == Method::Lsh {
+            let most = 1 << 16;
+            if bits > most {
+                return refuse(most, "LSH", "ask for fewer bits");
+            }
+            if rotation != Rotation::None {
+                return Err(Error::Rotation {
+                    rotation: rotation.as_str(),
+                    needs: "learned directions, which LSH has not".into(),
+                    advice: "use none",
+                });
+            }
+            return Ok(());
+        }
+        if bits > self.dim {
+            return refuse(self.dim, "the dimension of the rows", "ask for fewer bits");
+        }
+        if bits > self.sketch_rows() / 2 {
+            let advice = "sketch again with at least twice as many sketch rows as bits";
+            return refuse(self.sketch_rows() / 2, "half the sketch rows", advice);
+        }
+        if rotation == Rotation::Itq && self.reservoir.len() == 0 {
+            return Err(Error::Rotation {
+                rotation: "itq",
+                needs: "a reservoir of rows, and this sketch has none".into(),
+                advice: "use random or isotropic, or sketch again with a reservoir",
+            });
+        }
+        Ok(())
+    }
+
+    /// W of LSH: independent standard normal entries.
+    fn gaussian(&self, bits: usize) -> Mat<f64> {
+        let mut w = Mat::zeros(self.dim, bits);
+        for k in 0..bits {
+            let mut stream = Stream::new(self.seed, Purpose::Lsh, 0, k as u64);
+            w.col_mut(k).iter_mut().for_each(|x| *x = stream.normal());
+        }
+        w
+    }
+
+    /// W = V R.
+    fn rotated(&self, principal: &Principal, rotation: Rotation) -> Mat<f64> {
+        let v = &principal.vectors;
+        let r = v.ncols();
+        let stream = &mut Stream::new(self.seed, Purpose::Rotation, 0, 0);
+        let rotation = match rotation {
+            Rotation::None => return v.clone(),
+            Rotation::Random => rotation::random(r, stream),
+            Rotation::Isotropic => rotation::isotropic(&principal.values, stream),
+            Rotation::Itq => {
+                let rows = self.reservoir.rows(&self.mean);
+                let rows = MatRef::from_row_major_slice(&rows, self.reservoir.len(), self.dim);
+                let v = Mat::from_fn(self.dim, r, |i, j| v[(i, j)] as f32);
+                let mut sample = Mat::<f32>::zeros(rows.nrows(), r);
+                matmul(sample.as_mut(), Accum::Replace, rows, v.as_ref(), 1.0, Par::Seq);
+                Pool::all().install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
+            }
+        };
+        let mut w = Mat::zeros(v.nrows(), r);
+        matmul(w.as_mut(), Accum::Replace, v, rotation.as_ref(), 1.0, Par::Seq);
+        w
+    }
+}
+
+impl Hasher {
+    /// Puts a hasher together; everything else follows from these parts.
+    pub(crate) fn assemble(facts: Facts, mean: Vec<f64>, directions: Vec<f32>) -> Self {
+        let dim = facts.dim;
+        let offset: Vec<f32> =
+            if facts.exact_centre { mean.iter().map(|m| *m as f32).collect() } else { Vec::new() };
+        let rest: Vec<f64> = match offset.is_empty() {
+            true => mean.clone(),
+            false => mean.iter().zip(&offset).map(|(m, o)| m - f64::from(*o)).collect(),
+        };
+        let thresholds: Vec<f32> = directions
+            .chunks_exact(dim)
+            .map(|w| w.iter().zip(&rest).map(|(w, m)| f64::from(*w) * m).sum::<f64>() as f32)
+            .collect();
+        let packed = project::Packed::new(&directions, dim, &thresholds);
+        let mut hash = Xxh3::new();
+        hash.update(facts.metric.as_str().as_bytes());
+        hash.update(&[u8::from(facts.exact_centre)]);
+        hash.update(&(dim as u64).to_le_bytes());
+        hash.update(&(facts.bits as u64).to_le_bytes());
+        mean.iter().for_each(|m| hash.update(&m.to_le_bytes()));
+        directions.iter().for_each(|w| hash.update(&w.to_le_bytes()));
+        let id = HasherId(hash.digest128());
+        Self { facts, mean, directions, packed, offset, id }
+    }
+
+    /// Values per row.
+    pub fn dim(&self) -> usize {
+        self.facts.dim
+    }
+
+    /// Bits of a code.
+    pub fn bits(&self) -> usize {
+        self.facts.bits
+    }
+
+    /// How rows are compared.
+    pub fn metric(&self) -> Metric {
+        self.facts.metric
+    }
+
+    /// Which algorithm learned it.
+    pub fn method(&self) -> Method {
+        self.facts.method
+    }
+
+    /// The rotation that was used.
+    pub fn rotation(&self) -> Rotation {
+        self.facts.rotation
+    }
+
+    /// Seed of all randomness.
+    pub fn seed(&self) -> u64 {
+        self.facts.seed
+    }
+
+    /// Rows it was learned from.
+    pub fn rows(&self) -> u64 {
+        self.facts.rows
+    }
+
+    /// How many directions were learned. Fewer than the bits where the data had fewer: the others are
+    /// random. 0 for LSH, whose directions are all random.
+    pub fn rank(&self) -> usize {
+        self.facts.rank
+    }
+
+    /// The mean that is subtracted.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// Direction `k`: column k of W.
+    pub fn direction(&self, k: usize) -> &[f32] {
+        &self.directions[k * self.facts.dim..(k + 1) * self.facts.dim]
+    }
+
+    /// Names this hasher by its content.
+    pub fn id(&self) -> HasherId {
+        self.id
+    }
+
+    /// Codes of rows, on every core.
+    pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
+        self.encode_on(Pool::all(), rows)
+    }
+
+    /// Codes of rows, on the threads of `pool`. A row's code does not depend on the rows beside it.
+    pub fn encode_on<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
+        let (dim, bytes) = (self.facts.dim, self.facts.bits.div_ceil(8));
+        if rows.dim() != dim {
+            return Err(Error::Dimension { expected: dim, got: rows.dim() });
+        }
+        let mut data = vec![0u8; rows.len() * bytes];
+        let blocks = rows.len().div_ceil(ENCODE_ROWS);
+        // A few tasks for each thread, so that buffers are made seldom.
+        let per_task = blocks.div_ceil(4 * pool.threads()).max(1) * ENCODE_ROWS;
+        let mut results: Vec<Result<()>> = data.chunks(per_task * bytes).map(|_| Ok(())).collect();
+        let jobs = results.iter_mut().zip(data.chunks_mut(per_task * bytes)).enumerate().collect();
+        pool.each(jobs, |(task, (result, out))| {
+            let first = task * per_task;
+            let rows = rows.slice(first..first + out.len() / bytes);
+            *result = self.encode_rows(&rows, out).map_err(|e| e.shift_row(first));
+        });
+        results.into_iter().collect::<Result<()>>()?;
+        Ok(Codes::new(self.facts.bits, self.id, data))
+    }
+
+    fn encode_rows<T: Element>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
+        let (dim, bytes) = (self.facts.dim, self.facts.bits.div_ceil(8));
+        let isa = Isa::detect();
+        let zero = vec![0f32; dim];
+        let offset = if self.offset.is_empty() { &zero } else { &self.offset };
+        let as_they_are = self.facts.metric == Metric::L2 && self.offset.is_empty();
+        let mut buffer = Vec::new();
+        for (b, out) in out.chunks_mut(ENCODE_ROWS * bytes).enumerate() {
+            let first = b * ENCODE_ROWS;
+            let block = rows.slice(first..first + out.len() / bytes);
+            let values = match T::as_f32(block.as_slice()) {
+                Some(values) if as_they_are => {
+                    rows::check(&block).map_err(|e| e.shift_row(first))?;
+                    values
+                }
+                _ => {
+                    buffer.resize(block.len() * dim, 0f32);
+                    for (i, to) in buffer.chunks_exact_mut(dim).enumerate() {
+                        rows::load(block.row(i), first + i, self.facts.metric, offset, to)?;
+                    }
+                    &buffer
+                }
+            };
+            project::sign_bits(isa, &self.packed, values, out);
+        }
+        Ok(())
+    }
+
+    /// W with `dim` rows and `bits` columns, row after row: how files hold it.
+    pub(crate) fn projection(&self) -> Vec<f32> {
+        let (dim, bits) = (self.facts.dim, self.facts.bits);
+        let mut w = vec![0f32; dim * bits];
+        MatMut::from_row_major_slice_mut(&mut w, dim, bits)
+            .copy_from(MatRef::from_column_major_slice(&self.directions, dim, bits));
+        w
+    }
+}

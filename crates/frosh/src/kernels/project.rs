@@ -1,0 +1,158 @@
+//! Sign bits of a projection: for every row x, bit k = (x · w_k > t_k), packed least significant
+//! bit first.
+//!
+//! A small matrix product with its own last step. The projection is packed once, in columns of two
+//! registers; six rows at a time run down all dimensions with their sums in registers, are compared
+//! with the thresholds, and leave as bits: no projected value is ever stored. Rows are read where
+//! they lie. Every row's sum is formed in the same order whatever rows stand beside it, so codes do
+//! not depend on how rows were batched.
+//!
+//! Cost: one fused multiply-add per row, dimension and bit; rows are read once per 16 bits, from
+//! cache.
+
+use super::{Isa, Vector, dispatch};
+
+/// Rows that are projected together.
+const TILE: usize = 6;
+/// Directions in one packed column: two registers of the widest set.
+const GROUP: usize = 32;
+
+/// A projection packed for the kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    dim: usize,
+    bits: usize,
+    /// For each group of [`GROUP`] directions: `dim` times [`GROUP`] floats, zero-padded.
+    columns: Vec<f32>,
+    /// Thresholds, padded with infinity, so that bits past the end are 0.
+    thresholds: Vec<f32>,
+}
+
+impl Packed {
+    /// Packs `bits` directions of `dim` values each, one after the other in `directions`.
+    pub(crate) fn new(directions: &[f32], dim: usize, thresholds: &[f32]) -> Self {
+        let bits = thresholds.len();
+        assert!(directions.len() == bits * dim);
+        let groups = bits.div_ceil(GROUP);
+        let mut columns = vec![0f32; groups * dim * GROUP];
+        for (k, w) in directions.chunks_exact(dim).enumerate() {
+            for (j, x) in w.iter().enumerate() {
+                columns[(k / GROUP * dim + j) * GROUP + k % GROUP] = *x;
+            }
+        }
+        let mut padded = thresholds.to_vec();
+        padded.resize(groups * GROUP, f32::INFINITY);
+        Self { dim, bits, columns, thresholds: padded }
+    }
+}
+
+/// Writes the bits of each row of `rows` to ceil(bits / 8) bytes of `out`.
+pub(crate) fn sign_bits(isa: Isa, packed: &Packed, rows: &[f32], out: &mut [u8]) {
+    let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
+    assert!(rows.len().is_multiple_of(dim) && out.len() == rows.len() / dim * bytes);
+    dispatch!(isa, run(packed: &Packed, rows: &[f32], out: &mut [u8]) -> ())
+}
+
+#[inline(always)]
+unsafe fn run<V: Vector>(packed: &Packed, rows: &[f32], out: &mut [u8]) {
+    let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
+    let n = rows.len() / dim;
+    let mut i = 0;
+    while i < n {
+        let x = &rows[i * dim..];
+        let out = &mut out[i * bytes..];
+        // SAFETY: at least as many rows as the tile's height start at `x`.
+        unsafe {
+            match n - i {
+                1 => tile::<V, 1>(packed, x, out),
+                2 => tile::<V, 2>(packed, x, out),
+                3 => tile::<V, 3>(packed, x, out),
+                4 => tile::<V, 4>(packed, x, out),
+                5 => tile::<V, 5>(packed, x, out),
+                _ => tile::<V, TILE>(packed, x, out),
+            }
+        }
+        i += TILE;
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<V: Vector, const M: usize>(packed: &Packed, x: &[f32], out: &mut [u8]) {
+    let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
+    for (g, column) in packed.columns.chunks_exact(dim * GROUP).enumerate() {
+        let mut words = [0u32; M];
+        let mut part = 0;
+        // Narrow registers take a group in several goes of two registers each.
+        while part < GROUP {
+            // SAFETY: `column` holds dim * GROUP floats and x holds M rows; part + 2 registers <=
+            // GROUP because GROUP is a multiple of every 2 * LANES.
+            unsafe {
+                let mut sums = [[V::splat(0.0); 2]; M];
+                let mut w = column.as_ptr().add(part);
+                let x = x.as_ptr();
+                for j in 0..dim {
+                    let (w0, w1) = (V::load(w), V::load(w.add(V::LANES)));
+                    for (i, s) in sums.iter_mut().enumerate() {
+                        let v = V::splat(*x.add(i * dim + j));
+                        s[0] = v.mul_add(w0, s[0]);
+                        s[1] = v.mul_add(w1, s[1]);
+                    }
+                    w = w.add(GROUP);
+                }
+                let t = packed.thresholds.as_ptr().add(g * GROUP + part);
+                let (t0, t1) = (V::load(t), V::load(t.add(V::LANES)));
+                for (word, s) in words.iter_mut().zip(&sums) {
+                    let low = s[0].sub(t0).positive();
+                    let high = s[1].sub(t1).positive();
+                    *word |= (low | high << V::LANES) << part;
+                }
+            }
+            part += 2 * V::LANES;
+        }
+        let first = g * GROUP / 8;
+        let used = (bytes - first).min(GROUP / 8);
+        for (i, word) in words.iter().enumerate() {
+            out[i * bytes + first..][..used].copy_from_slice(&word.to_le_bytes()[..used]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_instruction_set_equals_the_definition() {
+        for (n, dim, bits) in [(1, 1, 1), (7, 5, 8), (13, 33, 31), (6, 12, 64), (29, 17, 130)] {
+            // Small whole numbers make every sum exact, ties with the threshold included.
+            let rows: Vec<f32> = (0..n * dim).map(|i| (i * 31 % 7) as f32 - 3.0).collect();
+            let w: Vec<f32> = (0..bits * dim).map(|i| (i * 17 % 5) as f32 - 2.0).collect();
+            let t: Vec<f32> = (0..bits).map(|k| (k % 3) as f32 - 1.0).collect();
+            let packed = Packed::new(&w, dim, &t);
+            for isa in Isa::every() {
+                let mut out = vec![0xff; n * bits.div_ceil(8)];
+                sign_bits(isa, &packed, &rows, &mut out);
+                for i in 0..n {
+                    for k in 0..bits.div_ceil(8) * 8 {
+                        let dot: f32 = (0..dim)
+                            .map(|j| rows[i * dim + j] * w.get(k * dim + j).unwrap_or(&0.0))
+                            .sum();
+                        let want = k < bits && dot > t[k];
+                        let got = out[i * bits.div_ceil(8) + k / 8] >> (k % 8) & 1 == 1;
+                        assert_eq!(got, want, "{isa:?} n={n} dim={dim} bits={bits} i={i} k={k}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_zeros_give_bit_0() {
+        let packed = Packed::new(&[1.0, -1.0], 1, &[0.0, 0.0]);
+        for isa in Isa::every() {
+            let mut out = [0xff; 2];
+            sign_bits(isa, &packed, &[0.0, -0.0], &mut out);
+            assert_eq!(out, [0, 0], "{isa:?}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! frosh learns short binary codes for vectors in one pass over a stream, in constant memory, on one
+//! machine or on many, and finds neighbours by them.
+//!
+//! It implements *Making Online Sketching Hashing Even Faster* (FROSH, DFROSH, and the baselines OSH and
+//! LSH). The way of a vector:
+//!
+//! ```text
+//! rows ─► centring ─► compression ─► frequent   ─► Sketch ─► Hasher ─► Codes
+//!         (running    (SRHT; none    directions    (merges)  (mean, W)  (packed bits)
+//!          mean)       for OSH)      (shrink)
+//! ```
+//!
+//! ```
+//! use frosh::{Config, Rows, Sketch, Sketcher};
+//! # let here: Vec<f32> = (0..9600).map(|i| ((i * 7919) % 113) as f32).collect();
+//! # let there: Vec<f32> = (0..6400).map(|i| ((i * 104_729) % 89) as f32).collect();
+//! let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32).seed(7))?;
+//! for batch in here.chunks(32 * 100) {
+//!     sketcher.push(Rows::new(batch, 32)?)?;
+//! }
+//! let mut elsewhere = Sketcher::new(Config::new(32).sketch_rows(32).seed(7).worker(1))?;
+//! elsewhere.push(Rows::new(&there, 32)?)?;
+//!
+//! let sketch = Sketch::merge([&sketcher.finish(), &elsewhere.finish()])?;
+//! let hasher = sketch.hasher(16)?;
+//! let codes = hasher.encode(Rows::new(&here, 32)?)?;
+//! let hits = codes.nearest(&hasher.encode(Rows::new(&there[..32], 32)?)?, 10)?;
+//! assert_eq!(hits[0].len(), 10);
+//! # Ok::<(), frosh::Error>(())
+//! ```
+//!
+//! [`Sketcher`] learns, [`Sketch`] is what was learned, [`Hasher`] is the finished function, [`Codes`]
+//! are its bits. All four save to and load from safetensors files.
+
+#![deny(missing_docs)]
+
+mod centering;
+mod codes;
+mod compression;
+mod config;
+mod eigen;
+mod error;
+mod file;
+mod formats;
+mod frequent_directions;
+mod hasher;
+mod kernels;
+mod linalg;
+mod polar;
+mod pool;
+mod random;
+mod reservoir;
+mod rotation;
+mod rows;
+mod sketch;
+mod sketcher;
+mod sparse_embedding;
+mod srht;
+
+pub use codes::{Codes, HasherId, Neighbour};
+pub use config::{Config, Method};
+pub use error::{Error, Result};
+pub use frequent_directions::ShrinkIndex;
+pub use hasher::Hasher;
+pub use pool::Pool;
+pub use rotation::Rotation;
+pub use rows::{Element, Metric, Rows};
+pub use sketch::{Certificate, Sketch};
+pub use sketcher::Sketcher;

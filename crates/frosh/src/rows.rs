@@ -1,0 +1,327 @@
+//! Rows as they come: a borrowed slice of any element type, and its dimension.
+//!
+//! Rows are never copied whole. Each block is converted to `f32` when it is used, after the
+//! stream's reference point was subtracted, so that `f64` rows with a large common offset keep
+//! their digits. Cost: one pass over the block, which is in cache by then.
+//!
+//! ```
+//! use frosh::Rows;
+//! let rows = Rows::new(&[1u8, 2, 3, 4, 5, 6], 3)?;
+//! assert_eq!((rows.len(), rows.dim()), (2, 3));
+//! assert!(Rows::new(&[1.0f32, 2.0, 3.0], 2).is_err());
+//! # Ok::<(), frosh::Error>(())
+//! ```
+
+use crate::error::{Error, Result};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+/// The largest magnitude taken. Its square, summed over 2^26 rows, still fits single precision.
+pub(crate) const LIMIT: f32 = 1e15;
+
+/// How rows are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Metric {
+    /// Euclidean distance: rows as they are.
+    #[default]
+    L2,
+    /// Cosine: every row is scaled to length 1 first (a row of zeros stays zero).
+    Cosine,
+}
+
+impl Metric {
+    /// The name in files and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Metric::L2 => "l2",
+            Metric::Cosine => "cosine",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Metric::L2, Metric::Cosine].into_iter().find(|m| m.as_str() == name)
+    }
+}
+
+/// A borrowed batch of rows, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a, T> {
+    data: &'a [T],
+    dim: usize,
+}
+
+impl<'a, T: Element> Rows<'a, T> {
+    /// Sees `data` as rows of `dim` values.
+    pub fn new(data: &'a [T], dim: usize) -> Result<Self> {
+        if dim == 0 || !data.len().is_multiple_of(dim) {
+            return Err(Error::Ragged { length: data.len(), dim });
+        }
+        Ok(Self { data, dim })
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.dim
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Values per row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The values, row after row.
+    pub fn as_slice(&self) -> &'a [T] {
+        self.data
+    }
+
+    /// One row.
+    pub fn row(&self, i: usize) -> &'a [T] {
+        &self.data[i * self.dim..(i + 1) * self.dim]
+    }
+
+    /// Some of the rows.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        Self { data: &self.data[range.start * self.dim..range.end * self.dim], dim: self.dim }
+    }
+}
+
+/// A number that rows may be made of: `f32`, `f64`, `f16`, `bf16`, `u8` or `i8`.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static {}
+
+pub(crate) mod sealed {
+    /// What frosh needs of an element; not open to other crates, so that it may change.
+    pub trait Sealed: Sized {
+        /// Writes `self * scale - reference` as `f32`.
+        fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]);
+        /// The largest magnitude; NaN or infinity when any value is.
+        fn magnitude(row: &[Self]) -> f64;
+        /// Sum of squares.
+        fn square_norm(row: &[Self]) -> f64;
+        /// The value in double precision.
+        fn to_f64(self) -> f64;
+        /// The slice itself if it is `f32` already.
+        fn as_f32(_: &[Self]) -> Option<&[f32]> {
+            None
+        }
+    }
+}
+
+/// Largest magnitude as bits: NaN and infinity have the largest patterns, so nothing hides.
+fn magnitude_f32(row: &[f32]) -> f64 {
+    f32::from_bits(crate::kernels::magnitude_bits(row)).into()
+}
+
+fn square_norm_f32(row: &[f32]) -> f64 {
+    // Sixteen partial sums: vectorises, and each stays short.
+    let mut parts = [0f64; 16];
+    for chunk in row.chunks(16) {
+        for (p, &x) in parts.iter_mut().zip(chunk) {
+            *p += f64::from(x) * f64::from(x);
+        }
+    }
+    parts.iter().sum()
+}
+
+fn centre_f32(row: &[f32], scale: f32, reference: &[f32], out: &mut [f32]) {
+    for ((o, &x), &r) in out.iter_mut().zip(row).zip(reference) {
+        *o = x * scale - r;
+    }
+}
+
+impl Element for f32 {}
+impl sealed::Sealed for f32 {
+    fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
+        centre_f32(row, scale as f32, reference, out);
+    }
+    fn magnitude(row: &[Self]) -> f64 {
+        magnitude_f32(row)
+    }
+    fn square_norm(row: &[Self]) -> f64 {
+        square_norm_f32(row)
+    }
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+    fn as_f32(row: &[Self]) -> Option<&[f32]> {
+        Some(row)
+    }
+}
+
+impl Element for f64 {}
+impl sealed::Sealed for f64 {
+    fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
+        for ((o, &x), &r) in out.iter_mut().zip(row).zip(reference) {
+            *o = (x * scale - f64::from(r)) as f32;
+        }
+    }
+    fn magnitude(row: &[Self]) -> f64 {
+        f64::from_bits(row.iter().fold(0, |m, x| m.max(x.abs().to_bits())))
+    }
+    fn square_norm(row: &[Self]) -> f64 {
+        row.iter().map(|x| x * x).sum()
+    }
+    fn to_f64(self) -> f64 {
+        self
+    }
+}
+
+/// Half-precision rows go through `half`'s slice conversion, which uses the CPU's instruction.
+macro_rules! half_element {
+    ($t:ty) => {
+        impl Element for $t {}
+        impl sealed::Sealed for $t {
+            fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
+                row.convert_to_f32_slice(out);
+                for (o, &r) in out.iter_mut().zip(reference) {
+                    *o = *o * scale as f32 - r;
+                }
+            }
+            fn magnitude(row: &[Self]) -> f64 {
+                let largest = row.iter().fold(0, |m, x| m.max(x.to_bits() & 0x7fff));
+                Self::from_bits(largest).into()
+            }
+            fn square_norm(row: &[Self]) -> f64 {
+                row.iter().map(|x| f64::from(*x) * f64::from(*x)).sum()
+            }
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+        }
+    };
+}
+half_element!(f16);
+half_element!(bf16);
+
+macro_rules! byte_element {
+    ($t:ty) => {
+        impl Element for $t {}
+        impl sealed::Sealed for $t {
+            fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
+                for ((o, &x), &r) in out.iter_mut().zip(row).zip(reference) {
+                    *o = f32::from(x) * scale as f32 - r;
+                }
+            }
+            fn magnitude(_: &[Self]) -> f64 {
+                0.0 // every byte is finite and small
+            }
+            fn square_norm(row: &[Self]) -> f64 {
+                row.iter().map(|&x| i64::from(x) * i64::from(x)).sum::<i64>() as f64
+            }
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+        }
+    };
+}
+byte_element!(u8);
+byte_element!(i8);
+
+/// Finds the value that makes `row` unusable, if there is one.
+fn refuse<T: Element>(row: &[T], number: usize) -> Error {
+    let limit = f64::from(LIMIT);
+    let bad = |v: f64| !v.is_finite() || v.abs() > limit;
+    let (column, value) =
+        row.iter().map(|x| x.to_f64()).enumerate().find(|(_, v)| bad(*v)).unwrap_or((0, f64::NAN));
+    if value.is_finite() {
+        Error::TooLarge { row: number, column, value, limit }
+    } else {
+        Error::NotFinite { row: number, column, value }
+    }
+}
+
+/// Whether a largest magnitude says that the values may be used.
+pub(crate) fn usable(magnitude: f64) -> bool {
+    magnitude <= f64::from(LIMIT)
+}
+
+/// The first row that must be refused, as an error.
+pub(crate) fn check<T: Element>(rows: &Rows<'_, T>) -> Result<()> {
+    for (number, row) in rows.as_slice().chunks_exact(rows.dim()).enumerate() {
+        if !usable(T::magnitude(row)) {
+            return Err(refuse(row, number));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one row and writes it to `out`, made ready for `metric` and centred on `reference`.
+pub(crate) fn load<T: Element>(
+    row: &[T],
+    number: usize,
+    metric: Metric,
+    reference: &[f32],
+    out: &mut [f32],
+) -> Result<()> {
+    if !usable(T::magnitude(row)) {
+        return Err(refuse(row, number));
+    }
+    let scale = match metric {
+        Metric::L2 => 1.0,
+        Metric::Cosine => {
+            let norm = T::square_norm(row).sqrt();
+            if norm > 0.0 { 1.0 / norm } else { 0.0 }
+        }
+    };
+    T::centre(row, scale, reference, out);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded<T: Element>(row: &[T], metric: Metric, reference: &[f32]) -> Vec<f32> {
+        let mut out = vec![0.0; row.len()];
+        load(row, 0, metric, reference, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn every_element_type_gives_the_same_row() {
+        let reference = [0.5, -1.0, 2.0, 0.0];
+        let want = [0.5, 3.0, -5.0, 0.0];
+        let f = [1.0f32, 2.0, -3.0, 0.0];
+        assert_eq!(loaded(&f, Metric::L2, &reference), want);
+        assert_eq!(loaded(&f.map(f64::from), Metric::L2, &reference), want);
+        assert_eq!(loaded(&f.map(f16::from_f32), Metric::L2, &reference), want);
+        assert_eq!(loaded(&f.map(bf16::from_f32), Metric::L2, &reference), want);
+        assert_eq!(loaded(&f.map(|x| x as i8), Metric::L2, &reference), want);
+        assert_eq!(loaded(&[1u8, 2, 3, 0], Metric::L2, &[0.0; 4]), [1.0, 2.0, 3.0, 0.0]);
+    }
+
+    #[test]
+    fn double_precision_keeps_its_digits_around_a_large_offset() {
+        let got = loaded(&[1e9 + 0.125, 1e9 - 0.25], Metric::L2, &[1e9, 1e9]);
+        assert_eq!(got, [0.125, -0.25]);
+    }
+
+    #[test]
+    fn cosine_scales_to_unit_length_and_keeps_zero_rows() {
+        assert_eq!(loaded(&[3.0f32, 4.0], Metric::Cosine, &[0.0; 2]), [0.6, 0.8]);
+        assert_eq!(loaded(&[0u8, 0], Metric::Cosine, &[0.0; 2]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_place() {
+        fn place<T: Element>(data: &[T]) -> (usize, usize) {
+            match check(&Rows::new(data, 2).unwrap()) {
+                Err(Error::NotFinite { row, column, .. }) => (row, column),
+                Err(Error::TooLarge { row, column, .. }) => (row + 100, column),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(place(&[1.0, 2.0, 3.0, f32::NAN]), (1, 1));
+        assert_eq!(place(&[1.0, f64::NEG_INFINITY, 3.0, f64::NAN]), (0, 1));
+        assert_eq!(place(&[f16::ONE, f16::ONE, f16::NAN, f16::INFINITY]), (1, 0));
+        assert_eq!(place(&[bf16::ONE, bf16::INFINITY]), (0, 1));
+        assert_eq!(place(&[1.0f64, 1e200]), (100, 1));
+        assert_eq!(place(&[-1e16f32, 1.0]), (100, 0));
+        assert!(check(&Rows::new(&[LIMIT, -LIMIT], 2).unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,280 @@
+//! What was learned: mergeable, saveable, ready to make hashers.
+//!
+//! **Algorithm 3 (DFROSH)** is [`Sketch::merge`]: every worker sends its rows B_i, mean mu_i and count
+//! n_i; the centre inserts all B_i into one sketch of frequent directions, with one row more for each
+//! step between means, `sqrt(tau n_i / (tau + n_i)) (mu_i - phi)`. The scatter of the parts and these
+//! rows add up to the scatter of the whole, exactly.
+//!
+//! **Where we differ.** Workers flush what waits before they send. Inputs are taken in the order of
+//! their worker numbers, so that the order of arguments does not matter. Sketches of different sizes
+//! merge to the smallest of them.
+//!
+//! **Guarantee.** [`Sketch::certificate`]: frequent directions lost at most the mass removed, in any
+//! direction; merging adds up the parts. Compression before it is bounded in probability only.
+//!
+//! **Cost.** A merge is O(d l^2) for each sketch after the first.
+
+use crate::config::Method;
+use crate::error::{Error, Result};
+use crate::frequent_directions::{FrequentDirections, square_norm};
+use crate::linalg;
+use crate::pool::Pool;
+use crate::random::{Purpose, Stream};
+use crate::reservoir::Reservoir;
+use crate::rows::Metric;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, ColMut, Mat, MatRef, Par};
+
+/// A finished sketch. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Sketch {
+    pub(crate) dim: usize,
+    pub(crate) method: Method,
+    pub(crate) metric: Metric,
+    pub(crate) seed: u64,
+    /// Workers whose rows are in it, ascending.
+    pub(crate) workers: Vec<u64>,
+    pub(crate) block_rows: usize,
+    pub(crate) rows: u64,
+    pub(crate) mean: Vec<f64>,
+    pub(crate) directions: FrequentDirections,
+    pub(crate) reservoir: Reservoir,
+}
+
+/// How far a sketch can be from the data, as far as that is known for certain.
+///
+/// With A the (centred, compressed) rows that frequent directions took in and B the sketch,
+/// 0 <= A'A - B'B <= `removed` * I.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// Most that any direction has lost, in squared length.
+    pub removed: f64,
+    /// Squared Frobenius norm of what frequent directions took in.
+    pub mass: f64,
+    /// Whether rows were compressed before: that part's error is bounded in probability only.
+    pub compressed: bool,
+}
+
+/// The leading principal directions.
+pub(crate) struct Principal {
+    /// Orthonormal columns, dim x r.
+    pub(crate) vectors: Mat<f64>,
+    /// Scatter along each, descending.
+    pub(crate) values: Vec<f64>,
+    /// How many of the columns were learned; the others are random, orthogonal to them.
+    pub(crate) rank: usize,
+}
+
+impl Sketch {
+    /// Rows seen.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Values per row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// How rows are compared.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// Which algorithm learned.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Most rows that the sketch keeps: l of the paper.
+    pub fn sketch_rows(&self) -> usize {
+        self.directions.capacity()
+    }
+
+    /// Rows of a compressed block: m of the paper.
+    pub fn block_rows(&self) -> usize {
+        self.block_rows
+    }
+
+    /// Seed of all randomness.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The workers whose rows are in it, ascending.
+    pub fn workers(&self) -> &[u64] {
+        &self.workers
+    }
+
+    /// Mean of the rows seen.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// Rows in the reservoir.
+    pub fn reservoir_rows(&self) -> usize {
+        self.reservoir.len()
+    }
+
+    /// B, the sketch itself: `dim` values for each row in use.
+    pub fn sketched(&self) -> &[f32] {
+        self.directions.live()
+    }
+
+    /// Heap bytes in use.
+    pub fn bytes(&self) -> usize {
+        self.directions.bytes() + self.reservoir.bytes() + self.dim * 12
+    }
+
+    /// What is certain about the error.
+    pub fn certificate(&self) -> Certificate {
+        Certificate {
+            removed: self.directions.removed(),
+            mass: self.directions.inserted(),
+            compressed: matches!(self.method, Method::Frosh | Method::FroshSparse),
+        }
+    }
+
+    /// Estimated scatter along the principal directions, descending: the squared singular values of
+    /// the sketch. Frequent directions only ever underestimates, by at most the certificate.
+    pub fn spectrum(&self) -> Vec<f64> {
+        linalg::eigen(self.gram().as_ref()).0.into_iter().map(|v| v.max(0.0)).collect()
+    }
+
+    /// One sketch of all the rows that the given sketches have seen (DFROSH).
+    pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
+        let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
+        parts.sort_by(|a, b| a.workers.cmp(&b.workers));
+        let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
+        for other in others {
+            first.check_like(other)?;
+        }
+        let capacity = parts.iter().map(|p| p.sketch_rows()).min().unwrap_or(2);
+        let pool = Pool::all();
+        let mut merged = (*first).clone();
+        if capacity < first.sketch_rows() {
+            merged.directions =
+                FrequentDirections::new(first.dim, capacity, first.directions.index());
+            merged.insert(pool, first);
+        }
+        for other in others {
+            if merged.rows > 0 && other.rows > 0 {
+                merged.step_between_means(pool, other);
+            }
+            merged.insert(pool, other);
+            let share = other.rows as f64 / (merged.rows + other.rows).max(1) as f64;
+            for (phi, mu) in merged.mean.iter_mut().zip(&other.mean) {
+                *phi += share * (mu - *phi);
+            }
+            merged.rows += other.rows;
+            merged.workers.extend(&other.workers);
+            merged.workers.sort_unstable();
+            merged.reservoir.merge(&other.reservoir);
+        }
+        Ok(merged)
+    }
+
+    /// Inserts the sketched rows of another sketch, and takes over what it lost.
+    fn insert(&mut self, pool: &Pool, other: &Sketch) {
+        let live = other.directions.live();
+        self.directions.append(pool, live);
+        let kept: f64 = live.chunks_exact(self.dim).map(square_norm).sum();
+        let lost = (other.directions.inserted() - kept).max(0.0);
+        self.directions.inherit(other.directions.removed(), lost);
+    }
+
+    fn step_between_means(&mut self, pool: &Pool, other: &Sketch) {
+        let (tau, n) = (self.rows as f64, other.rows as f64);
+        let scale = (tau * n / (tau + n)).sqrt();
+        let pairs = other.mean.iter().zip(&self.mean);
+        let step: Vec<f32> = pairs.map(|(mu, phi)| (scale * (mu - phi)) as f32).collect();
+        if self.method != Method::Lsh {
+            self.directions.append(pool, &step);
+        }
+    }
+
+    fn check_like(&self, other: &Sketch) -> Result<()> {
+        let differ = |what, left: &dyn ToString, right: &dyn ToString| {
+            let (left, right) = (left.to_string(), right.to_string());
+            if left == right { Ok(()) } else { Err(Error::Merge { what, left, right }) }
+        };
+        differ("the dimension", &self.dim, &other.dim)?;
+        differ("the metric", &self.metric.as_str(), &other.metric.as_str())?;
+        let shrink = |s: &Sketch| s.directions.index().as_str();
+        differ("the shrink index", &shrink(self), &shrink(other))?;
+        // FROSH and OSH learn the same thing; LSH learns no directions at all.
+        let learns = |s: &Sketch| if s.method == Method::Lsh { "lsh" } else { "frosh or osh" };
+        differ("the method", &learns(self), &learns(other))
+    }
+
+    /// B B' in double precision.
+    fn gram(&self) -> Mat<f64> {
+        let n = self.directions.filled();
+        let mut gram = Mat::zeros(n, n);
+        self.for_columns(|chunk, _| {
+            matmul(gram.as_mut(), Accum::Add, chunk, chunk.transpose(), 1.0, Par::Seq);
+        });
+        gram
+    }
+
+    /// Calls `work` with the sketch's columns in double precision, some at a time.
+    fn for_columns(&self, mut work: impl FnMut(MatRef<'_, f64>, usize)) {
+        const WIDTH: usize = 512;
+        let (n, d) = (self.directions.filled(), self.dim);
+        let rows = self.directions.live();
+        let mut chunk = vec![0f64; n * WIDTH];
+        for from in (0..d).step_by(WIDTH) {
+            let w = WIDTH.min(d - from);
+            for (to, row) in chunk.chunks_exact_mut(w).zip(rows.chunks_exact(d)) {
+                for (t, x) in to.iter_mut().zip(&row[from..from + w]) {
+                    *t = f64::from(*x);
+                }
+            }
+            work(MatRef::from_row_major_slice(&chunk[..n * w], n, w), from);
+        }
+    }
+
+    /// The r leading right singular vectors of B, from B as it is (shrinking would change neither
+    /// vectors nor order). Where B has fewer, random directions orthogonal to them.
+    pub(crate) fn principal(&self, r: usize) -> Principal {
+        let (eigenvalues, u) = linalg::eigen(self.gram().as_ref());
+        let largest = eigenvalues.first().copied().unwrap_or(0.0);
+        // Entries are single precision: below this a direction is rounding.
+        let noise = largest * 1e-12;
+        let rank = eigenvalues.iter().take(r).filter(|v| **v > noise).count();
+        let mut vectors = Mat::<f64>::zeros(self.dim, r);
+        if rank > 0 {
+            let mut map = u.subcols(0, rank).to_owned();
+            for (j, value) in eigenvalues[..rank].iter().enumerate() {
+                map.col_mut(j).iter_mut().for_each(|x| *x /= value.sqrt());
+            }
+            self.for_columns(|chunk, from| {
+                let to = vectors.as_mut().submatrix_mut(from, 0, chunk.ncols(), rank);
+                matmul(to, Accum::Replace, chunk.transpose(), map.as_ref(), 1.0, Par::Seq);
+            });
+        }
+        if rank < r {
+            let mut stream = Stream::new(self.seed, Purpose::Rotation, 0, 1);
+            for j in rank..r {
+                vectors.col_mut(j).iter_mut().for_each(|x| *x = stream.normal());
+            }
+        }
+        let mut vectors = linalg::thin_q(vectors);
+        for j in 0..r {
+            fix_sign(vectors.as_mut().col_mut(j));
+        }
+        let mut values: Vec<f64> = eigenvalues.into_iter().take(rank).collect();
+        values.resize(r, 0.0);
+        Principal { vectors, values, rank }
+    }
+}
+
+/// The sign of an eigenvector is arbitrary: its largest entry becomes positive.
+fn fix_sign(column: ColMut<'_, f64>) {
+    let column: &mut [f64] = column.try_as_col_major_mut().map_or(&mut [], |c| c.as_slice_mut());
+    let largest = column.iter().fold(0f64, |m, x| if x.abs() > m.abs() { *x } else { m });
+    if largest < 0.0 {
+        column.iter_mut().for_each(|x| *x = -*x);
+    }
+}

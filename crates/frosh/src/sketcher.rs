@@ -1,0 +1,424 @@
+//! The learner: takes batches of rows of any size and keeps a sketch of their centred scatter.
+//!
+//! **Algorithm 1** is centring, compression, frequent directions, for every block of m rows. FROSH and
+//! OSH are this one pipeline with the compression stage on or off; LSH keeps only the mean.
+//!
+//! **Where we differ.** Blocks begin at fixed row numbers, not where batches end, so the cut into
+//! batches changes nothing. A sub-block is compressed when the first row after it arrives, and a full
+//! buffer shrinks when the next block begins; so the state is a function of the rows seen, and as little
+//! as possible has been thrown away when somebody asks. Rows of an unfinished block take part in what
+//! is asked for: at most l/2 of them as they are, more of them as a block padded with zeros.
+//!
+//! **Cost.** O(n d log l + n d l^2 / m) time; 2 l d floats, the shrink's work space and the reservoir,
+//! whatever n is. The shrink of one block runs beside the compression of the next where there are
+//! threads.
+//!
+//! ```
+//! use frosh::{Config, Rows, Sketcher};
+//! let data: Vec<f32> = (0..4000).map(|i| ((i * i) % 97) as f32).collect();
+//! let mut sketcher = Sketcher::new(Config::new(20).seed(7))?;
+//! for batch in data.chunks(20 * 64) {
+//!     sketcher.push(Rows::new(batch, 20)?)?;
+//! }
+//! let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&data, 20)?)?;
+//! assert_eq!((codes.len(), codes.bits()), (200, 16));
+//! # Ok::<(), frosh::Error>(())
+//! ```
+
+use crate::centering::Centering;
+use crate::compression::{Block, Kind};
+use crate::config::{Config, Method};
+use crate::error::{Error, Result};
+use crate::frequent_directions::FrequentDirections;
+use crate::kernels;
+use crate::pool::Pool;
+use crate::random::priority;
+use crate::reservoir::{self, Reservoir};
+use crate::rows::{self, Element, LIMIT, Metric, Rows};
+use crate::sketch::Sketch;
+
+/// Rows that LSH takes the mean of at once.
+const LSH_BLOCK: usize = 64;
+/// Values below which one thread converts a batch faster than several.
+const SMALL: usize = 1 << 16;
+
+/// Learns from a stream of rows. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Sketcher {
+    pub(crate) config: Config,
+    pub(crate) pool: Pool,
+    pub(crate) centering: Centering,
+    /// The compression stage; none for OSH and LSH.
+    pub(crate) block: Option<Block>,
+    pub(crate) directions: FrequentDirections,
+    /// Rows of the block that wait for more, relative to the centring's reference.
+    pub(crate) buffer: Vec<f32>,
+    pub(crate) waiting: usize,
+    pub(crate) reservoir: Reservoir,
+    pub(crate) rows: u64,
+}
+
+impl Sketcher {
+    /// A learner that has seen nothing.
+    pub fn new(config: Config) -> Result<Self> {
+        let m = config.resolved_block_rows()?;
+        let pool = Pool::new(config.threads)?;
+        let (dim, l) = (config.dim, config.sketch_rows);
+        let kind = match config.method {
+            Method::Frosh => Some(Kind::Srht),
+            Method::FroshSparse => Some(Kind::Sparse),
+            Method::Osh | Method::Lsh => None,
+        };
+        let block = kind.map(|kind| Block::new(kind, dim, l / 2, m, config.seed, config.worker));
+        let capacity = if config.method == Method::Lsh { 2 } else { l };
+        Ok(Self {
+            centering: Centering::new(dim),
+            block,
+            directions: FrequentDirections::new(dim, capacity, config.shrink_index),
+            buffer: Vec::new(),
+            waiting: 0,
+            reservoir: Reservoir::new(dim, reservoir::capped(config.reservoir_rows, dim)),
+            rows: 0,
+            config: Config { block_rows: Some(m), ..config },
+            pool,
+        })
+    }
+
+    /// Rows seen.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The settings, with the block size filled in.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Heap bytes in use.
+    pub fn bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |b| b.acc.len() * 4 + b.tally.len() * 8);
+        let dim = self.config.dim;
+        self.buffer.len() * 4 + block + self.directions.bytes() + self.reservoir.bytes() + dim * 24
+    }
+
+    /// Learns from a batch. After a refused row, the rows before it count and nothing after it does.
+    pub fn push<T: Element>(&mut self, batch: Rows<'_, T>) -> Result<()> {
+        let dim = self.config.dim;
+        if batch.dim() != dim {
+            return Err(Error::Dimension { expected: dim, got: batch.dim() });
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if self.rows == 0 {
+            self.start(batch.row(0))?;
+        }
+        self.buffer.resize(self.waiting_room() * dim, 0.0);
+        let mut at = 0;
+        while at < batch.len() {
+            let rest = batch.slice(at..batch.len());
+            let taken = match T::as_f32(rest.as_slice()) {
+                Some(values) if self.waiting == 0 && self.config.metric == Metric::L2 => {
+                    self.take_directly(values)
+                }
+                _ => Ok(0),
+            };
+            let taken = match taken {
+                Ok(0) => self.take_waiting(&rest),
+                other => other,
+            };
+            at += taken.map_err(|e| e.shift_row(at))?;
+        }
+        Ok(())
+    }
+
+    /// What was learned up to here. The stream goes on as if nobody had asked.
+    pub fn sketch(&self) -> Sketch {
+        self.clone().finish()
+    }
+
+    /// Ends the stream.
+    pub fn finish(mut self) -> Sketch {
+        self.flush();
+        Sketch {
+            dim: self.config.dim,
+            method: self.config.method,
+            metric: self.config.metric,
+            seed: self.config.seed,
+            workers: vec![self.config.worker],
+            block_rows: self.config.block_rows.unwrap_or(0),
+            rows: self.rows,
+            mean: self.centering.mean,
+            directions: self.directions,
+            reservoir: self.reservoir,
+        }
+    }
+
+    /// The first row of the stream becomes the reference and the reservoir's origin.
+    fn start<T: Element>(&mut self, row: &[T]) -> Result<()> {
+        let zero = vec![0.0; self.config.dim];
+        let mut first = zero.clone();
+        rows::load(row, 0, self.config.metric, &zero, &mut first)?;
+        self.reservoir.origin.copy_from_slice(&first);
+        self.centering.reference = first;
+        Ok(())
+    }
+
+    /// Most rows that ever wait.
+    pub(crate) fn waiting_room(&self) -> usize {
+        match (&self.block, self.config.method) {
+            (Some(block), _) => block.p.max(block.q),
+            (None, Method::Lsh) => LSH_BLOCK,
+            (None, _) => self.config.sketch_rows / 2,
+        }
+    }
+
+    /// Rows that may wait before the front of them must be used.
+    fn limit(&self) -> usize {
+        match &self.block {
+            Some(block) if block.done > 0 => block.p,
+            // Until there are more than q rows, the block may still end as it is.
+            _ => self.waiting_room(),
+        }
+    }
+
+    /// Uses as many whole sub-blocks as there are, from where they lie. Returns the rows used.
+    fn take_directly(&mut self, values: &[f32]) -> Result<usize> {
+        let dim = self.config.dim;
+        let available = values.len() / dim;
+        let limit = self.limit();
+        if available <= limit {
+            return Ok(0);
+        }
+        let unit = self.block.as_ref().map_or(limit, |block| block.p);
+        // The first sub-block of a block needs a longer look-ahead than those after it.
+        let mut count = 1 + (available - unit).saturating_sub(1) / unit;
+        count = count.min(self.block.as_ref().map_or(1, Block::remaining));
+        let used = &values[..count * unit * dim];
+        let next = &values[count * unit * dim..][..dim];
+        let fine = kernels::usable(next) && self.use_rows(used);
+        if fine {
+            self.accept(&Rows::new(used, dim)?);
+            return Ok(count * unit);
+        }
+        // Nothing has changed. Take the rows before the first bad one, then refuse that.
+        let suspects = Rows::new(&values[..(count * unit + 1) * dim], dim)?;
+        match rows::check(&suspects) {
+            Err(error @ (Error::NotFinite { row, .. } | Error::TooLarge { row, .. })) => {
+                self.push(suspects.slice(0..row))?;
+                Err(error)
+            }
+            other => other.map(|()| 0),
+        }
+    }
+
+    /// Feeds whole sub-blocks of raw rows to the next stage, or changes nothing if one is bad.
+    fn use_rows(&mut self, values: &[f32]) -> bool {
+        let dim = self.config.dim;
+        let Some(block) = &mut self.block else {
+            if !kernels::usable(values) {
+                return false;
+            }
+            self.use_uncompressed(values, true);
+            return true;
+        };
+        // A shrink cannot be undone: before it, make sure that at least one sub-block is good.
+        if self.directions.is_short_of(block.q)
+            && block.done == 0
+            && !kernels::usable(&values[..block.p * dim])
+        {
+            return false;
+        }
+        // No rows wait, so the buffer is free to remember what a bad row would spoil.
+        let spoilt = block.q * dim;
+        block.acc.resize(spoilt, 0.0);
+        self.buffer[..spoilt].copy_from_slice(&block.acc);
+        let before = (block.tally.clone(), self.centering.sum.clone(), self.centering.rows);
+        let done = block.done;
+        if self.compress(values, usize::MAX, true) <= LIMIT.to_bits() {
+            self.end_block_if_full();
+            return true;
+        }
+        if let Some(block) = &mut self.block {
+            block.acc.copy_from_slice(&self.buffer[..spoilt]);
+            (block.tally, self.centering.sum, self.centering.rows) = before;
+            block.done = done;
+        }
+        false
+    }
+
+    /// Compresses whole sub-blocks; beside it, shrinks the sketch if this block will need room.
+    fn compress(&mut self, values: &[f32], live: usize, raw: bool) -> u32 {
+        let Self { block, directions, centering, pool, .. } = self;
+        let Some(block) = block else { return 0 };
+        let live = live.min(block.p);
+        if block.done == 0 && directions.is_short_of(block.q) {
+            let absorb = || block.absorb(pool, values, live, raw, centering);
+            pool.join(|| directions.shrink(pool), absorb).1
+        } else {
+            block.absorb(pool, values, live, raw, centering)
+        }
+    }
+
+    fn end_block_if_full(&mut self) {
+        if self.block.as_ref().is_some_and(|block| block.remaining() == 0) {
+            self.end_block();
+        }
+    }
+
+    /// The compressed rows join the sketch.
+    fn end_block(&mut self) {
+        let shift = self.centering.shift();
+        let Self { block, directions, pool, .. } = self;
+        if let Some(block) = block {
+            block.close(&shift, |rows| directions.append(pool, rows));
+        }
+        self.centering.close();
+    }
+
+    /// A block that is not compressed: OSH's, LSH's (of which only the mean stays), or a short last one.
+    fn use_uncompressed(&mut self, values: &[f32], raw: bool) {
+        let dim = self.config.dim;
+        let zero = vec![0f32; dim];
+        let reference = if raw { self.centering.reference.clone() } else { zero };
+        column_sums(&self.pool, values, &reference, &mut self.centering.sum);
+        self.centering.rows += (values.len() / dim) as u64;
+        if self.config.method != Method::Lsh {
+            let shift = self.centering.shift();
+            self.directions.append_minus(&self.pool, values, &[&reference, &shift]);
+        }
+        self.centering.close();
+    }
+
+    /// Puts rows into the waiting room, after making room in it. Returns how many.
+    fn take_waiting<T: Element>(&mut self, rest: &Rows<'_, T>) -> Result<usize> {
+        let dim = self.config.dim;
+        if self.waiting == self.limit() {
+            // The front is used because a row follows it; so that row must be good.
+            rows::check(&rest.slice(0..1))?;
+            self.use_waiting();
+        }
+        let count = (self.limit() - self.waiting).min(rest.len());
+        let batch = rest.slice(0..count);
+        let room = &mut self.buffer[self.waiting * dim..][..count * dim];
+        let (metric, reference) = (self.config.metric, &self.centering.reference[..]);
+        let loaded = load_all(&self.pool, &batch, metric, reference, room);
+        let good = match &loaded {
+            Ok(()) => count,
+            Err(Error::NotFinite { row, .. } | Error::TooLarge { row, .. }) => *row,
+            Err(_) => 0,
+        };
+        self.waiting += good;
+        self.accept(&batch.slice(0..good));
+        loaded.map(|()| count)
+    }
+
+    /// Uses the front of the waiting rows.
+    fn use_waiting(&mut self) {
+        let dim = self.config.dim;
+        let unit = self.block.as_ref().map_or(self.waiting, |block| block.p);
+        let buffer = std::mem::take(&mut self.buffer);
+        if self.block.is_some() {
+            self.compress(&buffer[..unit * dim], usize::MAX, false);
+            self.end_block_if_full();
+        } else {
+            self.use_uncompressed(&buffer[..unit * dim], false);
+        }
+        self.buffer = buffer;
+        // Rows after the front were read against the same reference unless the block ended; and it
+        // cannot end while more than one sub-block of rows waits.
+        self.buffer.copy_within(unit * dim..self.waiting * dim, 0);
+        self.waiting -= unit;
+    }
+
+    /// Brings the rows of an unfinished block into the sketch.
+    fn flush(&mut self) {
+        let dim = self.config.dim;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let as_they_are = match &self.block {
+            Some(block) => block.done == 0 && self.waiting <= block.q,
+            None => true,
+        };
+        if as_they_are {
+            if self.waiting > 0 {
+                self.use_uncompressed(&buffer[..self.waiting * dim], false);
+            }
+        } else {
+            let p = self.block.as_ref().map_or(0, |block| block.p);
+            if self.waiting > 0 {
+                buffer[self.waiting * dim..p.max(self.waiting) * dim].fill(0.0);
+                self.compress(&buffer[..p * dim], self.waiting, false);
+            }
+            self.end_block();
+        }
+        self.waiting = 0;
+        self.buffer = buffer;
+    }
+
+    /// Counts rows that were taken, and offers them to the reservoir.
+    fn accept<T: Element>(&mut self, batch: &Rows<'_, T>) {
+        let first = self.rows;
+        self.rows += batch.len() as u64;
+        if self.reservoir.capacity() == 0 {
+            return;
+        }
+        let mut row = vec![0f32; self.config.dim];
+        for (i, number) in (first..self.rows).enumerate() {
+            let key = priority(self.config.seed, self.config.worker, number);
+            if self.reservoir.wants(key) {
+                let origin = &self.reservoir.origin;
+                // The row was checked when it was taken.
+                if rows::load(batch.row(i), i, self.config.metric, origin, &mut row).is_ok() {
+                    self.reservoir.keep(key, &mut row);
+                }
+            }
+        }
+    }
+}
+
+/// Loads rows into `out`, on all threads where it pays; the first bad row is the error.
+fn load_all<T: Element>(
+    pool: &Pool,
+    batch: &Rows<'_, T>,
+    metric: Metric,
+    reference: &[f32],
+    out: &mut [f32],
+) -> Result<()> {
+    let dim = batch.dim();
+    let parts = if out.len() < SMALL { 1 } else { pool.threads() };
+    let rows_each = batch.len().div_ceil(parts).max(1);
+    let mut results: Vec<Result<()>> = (0..parts).map(|_| Ok(())).collect();
+    let jobs = results.iter_mut().zip(out.chunks_mut(rows_each * dim)).enumerate().collect();
+    pool.each(jobs, |(part, (result, out))| {
+        let first = part * rows_each;
+        *result = out.chunks_exact_mut(dim).enumerate().try_for_each(|(i, to)| {
+            rows::load(batch.row(first + i), first + i, metric, reference, to)
+        });
+    });
+    results.into_iter().collect()
+}
+
+/// Adds the column sums of `values - reference` to `sum`.
+fn column_sums(pool: &Pool, values: &[f32], reference: &[f32], sum: &mut [f64]) {
+    const WIDTH: usize = 512;
+    let dim = sum.len();
+    let strips: Vec<_> = sum.chunks_mut(WIDTH).enumerate().collect();
+    let work = |(n, sum): (usize, &mut [f64])| {
+        let columns = n * WIDTH..n * WIDTH + sum.len();
+        let reference = &reference[columns.clone()];
+        let mut sums = [0f32; WIDTH];
+        for row in values.chunks_exact(dim) {
+            for ((s, x), r) in sums.iter_mut().zip(&row[columns.clone()]).zip(reference) {
+                *s += x - r;
+            }
+        }
+        for (total, s) in sum.iter_mut().zip(&sums) {
+            *total += f64::from(*s);
+        }
+    };
+    if values.len() < SMALL {
+        strips.into_iter().for_each(work);
+    } else {
+        pool.each(strips, work);
+    }
+}

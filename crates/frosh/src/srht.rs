@@ -1,0 +1,68 @@
+//! The subsampled randomized Hadamard transform Phi = S H D, evaluated block by block.
+//!
+//! **Equation** (section 3.3 of the paper, zero-based). D are random signs, H the Hadamard matrix of
+//! size m, S picks q of its rows without replacement. The scalings of S and H cancel to
+//!
+//! ```text
+//! Phi_{k,i} = (1 / sqrt(q)) (-1)^popcount(rho_k AND i) D_i
+//! ```
+//!
+//! Row i lies in sub-block b = i / p at offset i mod p, so with j = rho_k / p and a = rho_k mod p the
+//! sign splits into (-1)^popcount(j AND b) and entry (a, i mod p) of a Hadamard matrix of size p.
+//! Each sub-block is transformed alone and its q sampled rows are added to an accumulator.
+//!
+//! **Where we differ.** The paper takes p between q/2 and q. We double p while it is 32 or less: one
+//! more level of butterflies costs less than half of the accumulator's traffic. Signs and samples
+//! are functions of (seed, worker, trial, sub-block), fresh in each trial.
+//!
+//! **Cost.** log2(p) + q/p additions per value; q + p rows of memory.
+
+use crate::random::{Purpose, Stream};
+
+/// Height of a sub-block: a power of two, at most m.
+pub(crate) fn height(q: usize, m: usize) -> usize {
+    let p = 1 << q.ilog2();
+    let p = if p <= 32 { 2 * p } else { p };
+    p.min(m)
+}
+
+/// The sampled rows rho of one trial.
+pub(crate) fn sample(seed: u64, worker: u64, trial: u64, q: usize, m: usize) -> Vec<u32> {
+    Stream::new(seed, Purpose::Sample, worker, trial).distinct(q as u32, m as u32)
+}
+
+/// D_b for sub-block number `index` of the worker's stream.
+pub(crate) fn signs(seed: u64, worker: u64, index: u64, p: usize) -> Vec<f32> {
+    let mut signs = vec![0.0; p];
+    Stream::new(seed, Purpose::Signs, worker, index).fill_signs(&mut signs);
+    signs
+}
+
+/// (-1)^popcount
+fn parity(x: u32) -> f32 {
+    if x.count_ones().is_multiple_of(2) { 1.0 } else { -1.0 }
+}
+
+/// For each sampled row: which row of the transformed sub-block b it takes, with which sign.
+pub(crate) fn picks(sample: &[u32], b: u32, p: usize) -> Vec<(u32, f32)> {
+    let p = p as u32;
+    sample.iter().map(|rho| (rho % p, parity(rho / p & b))).collect()
+}
+
+/// Adds Phi 1 (unscaled) of a sub-block whose first `live` rows are in use: what centring needs.
+pub(crate) fn tally(tally: &mut [i64], signs: &[f32], picks: &[(u32, f32)], live: usize) {
+    let mut h: Vec<i64> =
+        signs.iter().enumerate().map(|(i, s)| if i < live { *s as i64 } else { 0 }).collect();
+    let mut span = 1;
+    while span < h.len() {
+        for pair in (0..h.len()).step_by(2 * span) {
+            for j in pair..pair + span {
+                (h[j], h[j + span]) = (h[j] + h[j + span], h[j] - h[j + span]);
+            }
+        }
+        span *= 2;
+    }
+    for (t, &(a, sign)) in tally.iter_mut().zip(picks) {
+        *t += sign as i64 * h[a as usize];
+    }
+}
