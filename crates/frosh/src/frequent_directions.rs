@@ -26,7 +26,7 @@
 use crate::eigen::Eigen;
 use crate::pool::Pool;
 use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 
 /// Which singular value is taken off at a shrink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,6 +71,8 @@ pub(crate) struct FrequentDirections {
     rows: Vec<f32>,
     /// Squared lengths of the leading rows, which the last shrink left orthogonal.
     lengths: Vec<f64>,
+    /// Squared lengths of the rows after those.
+    norms: Vec<f64>,
     removed: f64,
     inserted: f64,
     /// Work space of the shrink, made when it is first needed.
@@ -78,7 +80,7 @@ pub(crate) struct FrequentDirections {
 }
 
 /// Columns that are rotated together: l rows of it stay in the second-level cache.
-const STRIP: usize = 128;
+const STRIP: usize = 64;
 
 impl FrequentDirections {
     pub(crate) fn new(dim: usize, capacity: usize, index: ShrinkIndex) -> Self {
@@ -89,6 +91,7 @@ impl FrequentDirections {
             index,
             rows: Vec::new(),
             lengths: Vec::new(),
+            norms: Vec::new(),
             removed: 0.0,
             inserted: 0.0,
             eigen: None,
@@ -104,7 +107,8 @@ impl FrequentDirections {
         lengths: Vec<f64>,
         (removed, inserted): (f64, f64),
     ) -> Self {
-        Self { rows, lengths, removed, inserted, ..Self::new(dim, capacity, index) }
+        let norms = rows.chunks_exact(dim).skip(lengths.len()).map(square_norm).collect();
+        Self { rows, lengths, norms, removed, inserted, ..Self::new(dim, capacity, index) }
     }
 
     /// The rows in use.
@@ -165,9 +169,10 @@ impl FrequentDirections {
             let from = self.rows.len();
             self.rows.reserve_exact(self.capacity * dim - from);
             self.rows.resize(from + now.len(), 0.0);
-            let mut norms = vec![0f64; now.len() / dim];
+            let known = self.norms.len();
+            self.norms.resize(known + now.len() / dim, 0.0);
             let jobs = self.rows[from..].chunks_exact_mut(dim).zip(now.chunks_exact(dim));
-            let jobs: Vec<_> = jobs.zip(&mut norms).collect();
+            let jobs: Vec<_> = jobs.zip(&mut self.norms[known..]).collect();
             let work = |((to, row), norm): ((&mut [f32], &[f32]), &mut f64)| {
                 to.copy_from_slice(row);
                 for vector in minus {
@@ -182,7 +187,7 @@ impl FrequentDirections {
             } else {
                 pool.each(jobs, work);
             }
-            self.inserted += norms.iter().sum::<f64>();
+            self.inserted += self.norms[known..].iter().sum::<f64>();
             rest = later;
         }
     }
@@ -198,73 +203,78 @@ impl FrequentDirections {
         let (l, n) = (self.capacity, self.filled());
         let kept = self.index.position(l) - 1;
         let mut eigen = self.eigen.take().unwrap_or_else(|| Box::new(Eigen::new(l)));
-        self.gram(pool, eigen.gram_mut());
-        let (values, mut vectors) = eigen.largest_half();
+        self.set_gram(pool, &mut eigen);
+        let (values, _) = eigen.solve();
 
-        // Below the noise of the decomposition a value is zero, and so is its row.
-        let noise = values[0] * f64::from(f32::EPSILON) * (l as f64).sqrt();
+        // Rows are single precision: below their rounding a value is zero, and so is its row.
+        let noise = values[0] * f64::from(f32::EPSILON).powi(2) * l as f64;
         let delta = if kept < n { values[kept].max(0.0) } else { 0.0 };
         let rows = values[..kept].iter().filter(|v| **v > delta && **v > noise).count();
         self.lengths = values[..rows].iter().map(|v| v - delta).collect();
-        for (i, value) in values[..rows].iter().enumerate() {
-            let scale = ((value - delta) / value).sqrt() as f32;
-            for x in vectors.as_mut().col_mut(i).iter_mut() {
-                *x *= scale;
-            }
-        }
-        let map = vectors.as_ref().subcols(0, rows).subrows(0, n).transpose();
+        let scales: Vec<f32> =
+            values[..rows].iter().map(|v| ((v - delta) / v).sqrt() as f32).collect();
+        let map = eigen.scaled_vectors(&scales).subrows(0, n).transpose();
         rotate(pool, map, &mut self.rows, self.dim);
         self.removed += delta;
         self.rows.truncate(rows * self.dim);
+        self.norms.clear();
         self.eigen = Some(eigen);
     }
 
-    /// Lower triangle of B B' (column-major, order l; rows not in use give zeros).
-    fn gram(&self, pool: &Pool, out: &mut [f32]) {
+    /// Hands B B' to the solver, some columns at a time; rows not in use count as zeros.
+    fn set_gram(&self, pool: &Pool, eigen: &mut Eigen) {
+        const WIDTH: usize = 64;
         let (l, n, d, old) = (self.capacity, self.filled(), self.dim, self.lengths.len());
-        out.fill(0.0);
-        for (i, length) in self.lengths.iter().enumerate() {
-            out[i * l + i] = *length as f32;
-        }
-        if old == n {
-            return;
-        }
-        // Wide rows are cut in a fixed number of column groups, so that threads can share them and
-        // the sum has one order.
-        let groups = (d / 2048).clamp(1, 8);
-        let width = d.div_ceil(groups);
+        eigen.begin(self.lengths.iter().chain(&self.norms).fold(0f64, |m, x| m.max(*x)));
         let all = MatRef::from_row_major_slice(&self.rows, n, d);
-        let new = n - old;
-        let product = |group: usize, to: MatMut<'_, f32>| {
-            let from = group * width;
-            let columns = all.subcols(from, width.min(d - from));
-            let fresh = columns.subrows(old, new);
-            // [fresh times old rows | fresh times fresh rows], as rows old..n of the triangle.
-            matmul(to, Accum::Add, fresh, columns.transpose(), 1.0, Par::Seq);
-        };
-        let mut target = MatMut::from_column_major_slice_mut(out, l, l);
-        if groups == 1 {
-            product(0, target.as_mut().submatrix_mut(old, 0, new, n));
-            return;
-        }
-        let mut parts = vec![0f32; groups * new * n];
-        pool.each(parts.chunks_exact_mut(new * n).enumerate().collect(), |(group, part)| {
-            product(group, MatMut::from_column_major_slice_mut(part, new, n));
-        });
-        for part in parts.chunks_exact(new * n) {
-            let part = MatRef::from_column_major_slice(part, new, n);
-            for j in 0..n {
-                for i in 0..new {
-                    target[(old + i, j)] += part[(i, j)];
+        let mut column = vec![0f32; l];
+        let mut from = 0;
+        while from < n {
+            // The old rows are orthogonal to each other: there, only products with new rows count.
+            let end = if from < old { old } else { n };
+            let width = WIDTH.min(end - from);
+            let top = if from < old { old } else { from };
+            let product = product(pool, all.subrows(top, n - top), all.subrows(from, width));
+            for j in 0..width {
+                column.fill(0.0);
+                if from + j < old {
+                    column[from + j] = self.lengths[from + j] as f32;
                 }
+                for (to, x) in column[top..n].iter_mut().zip(product.col(j).iter()) {
+                    *to = *x;
+                }
+                eigen.set_column(from + j, &column[from + j..]);
             }
+            from += width;
         }
+        column.fill(0.0);
+        (n..l).for_each(|j| eigen.set_column(j, &column[j..]));
     }
 
     /// Heap bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.capacity() * 4 + self.eigen.as_ref().map_or(0, |e| e.bytes())
     }
+}
+
+/// `a b'`. Wide rows are cut in a number of column groups that depends on their width alone, so that
+/// threads can share them and sums have one order.
+fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
+    let d = a.ncols();
+    let groups = (d / 2048).clamp(1, 8);
+    let width = d.div_ceil(groups);
+    let mut parts: Vec<Mat<f32>> = (0..groups).map(|_| Mat::zeros(a.nrows(), b.nrows())).collect();
+    pool.each(parts.iter_mut().enumerate().collect(), |(group, part)| {
+        let from = group * width;
+        let columns = width.min(d - from);
+        let (a, b) = (a.subcols(from, columns), b.subcols(from, columns));
+        matmul(part.as_mut(), Accum::Replace, a, b.transpose(), 1.0, Par::Seq);
+    });
+    let (first, others) = parts.split_at_mut(1);
+    for other in others {
+        first[0] += &*other;
+    }
+    parts.swap_remove(0)
 }
 
 /// The first rows of `rows` become `map` times its first `map.ncols()` rows.

@@ -23,7 +23,7 @@ use super::simd::{Lane, Simd, W};
 use std::ops::Range;
 
 /// A 4 x 4 piece of the matrix, row by row; cache-line aligned so that no load straddles lines.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Tile(pub(crate) [Lane; W]);
 
@@ -79,10 +79,7 @@ pub(crate) fn reduce<S: Simd>(
         let (vm, wm) = (s.splat(v[b][r]), s.splat(w[b][r]));
         u.fill([0.0; W]);
         for (((t, u), v), w) in tiles[block(b)].iter().zip(&mut *u).zip(&*v).zip(&*w) {
-            s.store(
-                s.fnma(wm, s.load(v), s.fnma(vm, s.load(w), s.load(&t.0[r]))),
-                u,
-            );
+            s.store(s.fnma(wm, s.load(v), s.fnma(vm, s.load(w), s.load(&t.0[r]))), u);
         }
         d[m] = u[b][r];
         // Zeros from `m` on keep the finished rows of a shared block row out of the pass.

@@ -40,8 +40,11 @@ const SPLIT: f64 = 1e-40;
 
 /// Workspace for matrices of one order; nothing is allocated after [`Eigen::new`] but in
 /// [`Eigen::divide_and_conquer`].
+#[derive(Clone, Debug)]
 pub(crate) struct Eigen {
     n: usize,
+    /// The power of two taken out of the matrix, which keeps squares away from the ends of `f64`.
+    scale: f64,
     /// The lower triangle in 4 x 4 tiles, later the reflectors.
     tiles: Vec<Tile>,
     /// Four vectors.
@@ -66,6 +69,7 @@ impl Eigen {
         let mut seed = 0;
         Self {
             n,
+            scale: 1.0,
             tiles: vec![Tile([[0.0; W]; W]); nb * (nb + 1) / 2],
             work: vec![0.0; 4 * nb * W + SLACK],
             d: vec![0.0; n],
@@ -81,43 +85,48 @@ impl Eigen {
 
     /// Heap bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        let flat = [
-            &self.work,
-            &self.d,
-            &self.e,
-            &self.minus,
-            &self.start,
-            &self.z,
-        ];
-        flat.iter()
-            .map(|x| size_of_val(x.as_slice()))
-            .sum::<usize>()
+        let flat = [&self.work, &self.d, &self.e, &self.minus, &self.start, &self.z];
+        flat.iter().map(|x| size_of_val(x.as_slice())).sum::<usize>()
             + size_of_val(self.tiles.as_slice())
             + size_of_val(self.values.as_slice())
             + size_of_val(self.factors.as_slice())
             + size_of_val(self.x.as_slice())
     }
 
-    /// The `n / 2 + 1` largest eigenvalues of `gram`, descending, and the eigenvectors of the
-    /// first `n / 2` as columns. Only the lower triangle is read; columns must be contiguous.
-    /// If an entry is not finite, all values are NaN and all vectors zero.
-    pub(crate) fn largest_half<T: Copy + Into<f64>>(
-        &mut self,
-        gram: MatRef<'_, T>,
-    ) -> (&[f64], MatRef<'_, f64>) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(avx2) = super::simd::Avx2::detect() {
-            return self.largest_half_with(avx2, gram);
-        }
-        self.largest_half_with(Portable, gram)
+    /// Begins with a new matrix whose largest diagonal entry is `largest`.
+    pub(crate) fn begin(&mut self, largest: f64) {
+        self.scale = power_of_two(largest.abs());
     }
 
-    pub(crate) fn largest_half_with<S: Simd, T: Copy + Into<f64>>(
-        &mut self,
-        s: S,
-        gram: MatRef<'_, T>,
-    ) -> (&[f64], MatRef<'_, f64>) {
-        let scale = self.load(gram) * self.tridiagonalise(s);
+    /// Column `j` of the matrix from the diagonal down. It is kept backwards: column `j` becomes row
+    /// `n - 1 - j`, contiguous in both.
+    pub(crate) fn set_column<T: Copy + Into<f64>>(&mut self, j: usize, column: &[T]) {
+        let (n, f) = (self.n, self.scale.recip());
+        assert!(column.len() == n - j, "column {j} has {} entries below", n - j);
+        let (b, r) = ((n - 1 - j) / W, (n - 1 - j) % W);
+        for (tile, x) in self.tiles[block(b)].iter_mut().zip(column.rchunks(W)) {
+            let mut row = [0.0; W];
+            for (row, x) in row.iter_mut().zip(x.iter().rev()) {
+                *row = (*x).into() * f;
+            }
+            tile.0[r] = row;
+        }
+    }
+
+    /// The `n / 2 + 1` largest eigenvalues of the matrix whose columns were set, descending, and the
+    /// eigenvectors of the first `n / 2` as columns. If an entry is not finite, all values are NaN
+    /// and all vectors zero.
+    pub(crate) fn solve(&mut self) -> (&[f64], MatRef<'_, f64>) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = super::simd::Avx2::detect() {
+            return self.solve_with(avx2);
+        }
+        self.solve_with(Portable)
+    }
+
+    fn solve_with<S: Simd>(&mut self, s: S) -> (&[f64], MatRef<'_, f64>) {
+        self.mirror();
+        let scale = self.scale * self.tridiagonalise(s);
         if scale.is_finite() {
             self.bisect(s);
             if !self.iterate(s) {
@@ -130,31 +139,27 @@ impl Eigen {
         self.finish(scale)
     }
 
-    /// Copies the lower triangle, backwards: column `j` becomes row `n - 1 - j`, contiguous in
-    /// both. Returns the power of two taken out, which keeps squares away from the ends of `f64`.
-    pub(crate) fn load<T: Copy + Into<f64>>(&mut self, gram: MatRef<'_, T>) -> f64 {
-        let n = self.n;
-        assert!(
-            gram.nrows() == n && gram.ncols() == n,
-            "the matrix is {n} x {n}"
-        );
-        let scale = power_of_two((0..n).fold(0.0, |a: f64, i| a.max(gram[(i, i)].into().abs())));
-        let f = scale.recip();
-        for j in 0..n {
-            let column = gram
-                .col(j)
-                .try_as_col_major()
-                .expect("columns are contiguous")
-                .as_slice();
-            let (b, r) = ((n - 1 - j) / W, (n - 1 - j) % W);
-            for (tile, x) in self.tiles[block(b)].iter_mut().zip(column[j..].rchunks(W)) {
-                let mut row = [0.0; W];
-                for (row, x) in row.iter_mut().zip(x.iter().rev()) {
-                    *row = (*x).into() * f;
-                }
-                tile.0[r] = row;
+    /// The first eigenvectors that [`Eigen::solve`] found, times `scales`, in single precision. They
+    /// take the place of the originals, so this can be asked once.
+    pub(crate) fn scaled_vectors(&mut self, scales: &[f32]) -> MatRef<'_, f32> {
+        let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(W));
+        let z = aligned(&mut self.z, k * stride / W).as_flattened_mut();
+        // Each number is read before anything is written at or after it.
+        let words: &mut [u32] = bytemuck::cast_slice_mut(z);
+        for (c, scale) in scales.iter().enumerate() {
+            for i in 0..n {
+                let from = 2 * (c * stride + i);
+                let value: f64 = bytemuck::cast([words[from], words[from + 1]]);
+                words[c * n + i] = (value as f32 * scale).to_bits();
             }
         }
+        let floats: &[f32] = bytemuck::cast_slice(words);
+        MatRef::from_column_major_slice(&floats[..n * scales.len()], n, scales.len())
+    }
+
+    /// Completes the tiles on the diagonal, of which columns filled the lower half.
+    fn mirror(&mut self) {
+        let n = self.n;
         for b in 0..n.div_ceil(W) {
             let tile = &mut self.tiles[block(b)][b].0;
             let lower = *tile;
@@ -164,20 +169,11 @@ impl Eigen {
                 }
             }
         }
-        scale
     }
 
     /// Reduces to `T`, scaled to a norm of at most one; returns the factor taken out, or NaN.
-    pub(crate) fn tridiagonalise<S: Simd>(&mut self, s: S) -> f64 {
-        let Self {
-            n,
-            tiles,
-            work,
-            d,
-            e,
-            minus,
-            ..
-        } = self;
+    fn tridiagonalise<S: Simd>(&mut self, s: S) -> f64 {
+        let Self { n, tiles, work, d, e, minus, .. } = self;
         s.run(
             #[inline(always)]
             || reduce(s, tiles, aligned(work, 4 * n.div_ceil(W)), d, e),
@@ -206,38 +202,20 @@ impl Eigen {
         norm
     }
 
-    pub(crate) fn bisect<S: Simd>(&mut self, s: S) {
-        let Self {
-            d, minus, values, ..
-        } = self;
+    fn bisect<S: Simd>(&mut self, s: S) {
+        let Self { d, minus, values, .. } = self;
         s.run(
             #[inline(always)]
             || largest(s, d, minus, values),
         );
     }
 
-    pub(crate) fn iterate<S: Simd>(&mut self, s: S) -> bool {
-        let Self {
-            n,
-            d,
-            e,
-            values,
-            start,
-            factors,
-            x,
-            work,
-            z,
-            ..
-        } = self;
+    fn iterate<S: Simd>(&mut self, s: S) -> bool {
+        let Self { n, d, e, values, start, factors, x, work, z, .. } = self;
         let (nb, k) = (n.div_ceil(W), *n / 2);
         let t = Tridiagonal { d, e };
         let values = &values.as_flattened().as_flattened()[..k];
-        let iteration = Iteration {
-            factors,
-            x,
-            start,
-            spare: aligned(work, nb),
-        };
+        let iteration = Iteration { factors, x, start, spare: aligned(work, nb) };
         s.run(
             #[inline(always)]
             || iteration.vectors(s, t, values, aligned(z, k * nb)),
@@ -246,7 +224,7 @@ impl Eigen {
 
     /// The slow way to the eigenpairs of `T`, for spectra on which inverse iteration gives up.
     #[cold]
-    pub(crate) fn divide_and_conquer(&mut self) {
+    fn divide_and_conquer(&mut self) {
         let (n, k, nb) = (self.n, self.n / 2, self.n.div_ceil(W));
         let params = Default::default();
         let scratch =
@@ -267,18 +245,14 @@ impl Eigen {
             return;
         }
         let ascending = values.iter().rev();
-        for (to, from) in self.values.as_flattened_mut().as_flattened_mut()[..=k]
-            .iter_mut()
-            .zip(ascending)
+        for (to, from) in
+            self.values.as_flattened_mut().as_flattened_mut()[..=k].iter_mut().zip(ascending)
         {
             *to = *from;
         }
         // A vector that failed may have left NaN in the padding.
         self.z.fill(0.0);
-        for (t, z) in aligned(&mut self.z, k * nb)
-            .chunks_exact_mut(nb)
-            .enumerate()
-        {
+        for (t, z) in aligned(&mut self.z, k * nb).chunks_exact_mut(nb).enumerate() {
             let z = z.as_flattened_mut().iter_mut();
             for (z, u) in z.zip(vectors.col(n - 1 - t).iter()) {
                 *z = *u;
@@ -286,7 +260,7 @@ impl Eigen {
         }
     }
 
-    pub(crate) fn transform<S: Simd>(&mut self, s: S) {
+    fn transform<S: Simd>(&mut self, s: S) {
         let Self { n, tiles, z, .. } = self;
         let (nb, k) = (n.div_ceil(W), *n / 2);
         s.run(
@@ -295,7 +269,7 @@ impl Eigen {
         );
     }
 
-    pub(crate) fn finish(&mut self, scale: f64) -> (&[f64], MatRef<'_, f64>) {
+    fn finish(&mut self, scale: f64) -> (&[f64], MatRef<'_, f64>) {
         let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(W));
         let values = &mut self.values.as_flattened_mut().as_flattened_mut()[..=k];
         for value in &mut *values {
@@ -305,10 +279,7 @@ impl Eigen {
         for column in z.chunks_exact_mut(stride) {
             column[..n].reverse();
         }
-        (
-            values,
-            MatRef::from_column_major_slice_with_stride(z, n, k, stride),
-        )
+        (values, MatRef::from_column_major_slice_with_stride(z, n, k, stride))
     }
 }
 
@@ -323,16 +294,56 @@ fn aligned(x: &mut [f64], len: usize) -> &mut [Lane] {
 
 /// The power of two at or below a positive number, or one.
 fn power_of_two(x: f64) -> f64 {
-    if x.is_normal() {
-        f64::from_bits(x.to_bits() & (0x7ff << 52))
-    } else {
-        1.0
-    }
+    if x.is_normal() { f64::from_bits(x.to_bits() & (0x7ff << 52)) } else { 1.0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Eigen {
+        fn set<T: Copy + Into<f64>>(&mut self, gram: MatRef<'_, T>) {
+            assert!(gram.nrows() == self.n && gram.ncols() == self.n);
+            self.begin((0..self.n).fold(0.0, |a: f64, i| a.max(gram[(i, i)].into().abs())));
+            for j in 0..self.n {
+                let column: Vec<T> = (j..self.n).map(|i| gram[(i, j)]).collect();
+                self.set_column(j, &column);
+            }
+        }
+
+        fn largest_half<T: Copy + Into<f64>>(
+            &mut self,
+            gram: MatRef<'_, T>,
+        ) -> (&[f64], MatRef<'_, f64>) {
+            self.set(gram);
+            self.solve()
+        }
+
+        fn largest_half_with<S: Simd, T: Copy + Into<f64>>(
+            &mut self,
+            s: S,
+            gram: MatRef<'_, T>,
+        ) -> (&[f64], MatRef<'_, f64>) {
+            self.set(gram);
+            self.solve_with(s)
+        }
+    }
+
+    #[test]
+    fn scaled_vectors_are_the_vectors_scaled() {
+        for n in [2, 7, 64] {
+            let mut eigen = Eigen::new(n);
+            let (_, u) = eigen.largest_half(spectrum(n, |i| 1.0 / (1.0 + i)).as_ref());
+            let u = u.to_owned();
+            let scales: Vec<f32> = (0..n / 2).map(|i| 1.0 + i as f32).collect();
+            let scaled = eigen.scaled_vectors(&scales);
+            for j in 0..n / 2 {
+                for i in 0..n {
+                    assert_eq!(scaled[(i, j)], u[(i, j)] as f32 * scales[j]);
+                }
+            }
+        }
+    }
     use faer::{Side, concat};
     use proptest::prelude::*;
 
@@ -367,18 +378,12 @@ mod tests {
         assert_eq!((values.len(), u.nrows(), u.ncols()), (k + 1, n, k));
         for (i, value) in values.iter().enumerate() {
             let error = (value - truth.S()[n - 1 - i]).abs();
-            assert!(
-                error <= tolerance,
-                "value {i} of {n}: {error:e} > {tolerance:e}"
-            );
+            assert!(error <= tolerance, "value {i} of {n}: {error:e} > {tolerance:e}");
         }
         let gu = g * u;
         for (j, value) in values[..k].iter().enumerate() {
             let residual = (gu.col(j) - u.col(j) * faer::Scale(*value)).norm_l2();
-            assert!(
-                residual <= tolerance,
-                "vector {j} of {n}: {residual:e} > {tolerance:e}"
-            );
+            assert!(residual <= tolerance, "vector {j} of {n}: {residual:e} > {tolerance:e}");
         }
         if k > 0 {
             let off = (u.transpose() * u - Mat::<f64>::identity(k, k)).norm_max();
@@ -398,7 +403,9 @@ mod tests {
         for (a, b) in values.iter().zip(plain) {
             assert!((a - b).abs() <= 1e-13 * norm * (1.0 + g.nrows() as f64 / 64.0));
         }
-        let scale = eigen.load(g.as_ref()) * eigen.tridiagonalise(Portable);
+        eigen.set(g.as_ref());
+        eigen.mirror();
+        let scale = eigen.scale * eigen.tridiagonalise(Portable);
         eigen.bisect(Portable);
         let needed = !eigen.iterate(Portable);
         eigen.divide_and_conquer();
@@ -434,11 +441,7 @@ mod tests {
             check(&(&x * x.transpose()));
             let (block, size) = (spectrum(n.div_ceil(3), |_| 1.0), n.div_ceil(3));
             check(&Mat::from_fn(n, n, |i, j| {
-                if i / size == j / size {
-                    block[(i % size, j % size)]
-                } else {
-                    0.0
-                }
+                if i / size == j / size { block[(i % size, j % size)] } else { 0.0 }
             }));
         }
     }
@@ -446,18 +449,10 @@ mod tests {
     #[test]
     fn wilkinson_matrices_alone_and_glued() {
         for n in [21, 105, 210] {
-            check(&tridiagonal(
-                n,
-                |i| (i as f64 - (n / 2) as f64).abs(),
-                |_| 1.0,
-            ));
+            check(&tridiagonal(n, |i| (i as f64 - (n / 2) as f64).abs(), |_| 1.0));
             for glue in [0.0, 1e-14, 1e-8, 1e-4] {
                 let d = |i| ((i % 21) as f64 - 10.0).abs();
-                check(&tridiagonal(
-                    n,
-                    d,
-                    |i| if i % 21 == 20 { glue } else { 1.0 },
-                ));
+                check(&tridiagonal(n, d, |i| if i % 21 == 20 { glue } else { 1.0 }));
             }
         }
     }
@@ -468,22 +463,12 @@ mod tests {
         for scale in [1e-30, 1e30, 1e-150, 1e150] {
             check(&(&g * faer::Scale(scale)));
         }
-        let single = Mat::from_fn(
-            64,
-            64,
-            |i, j| if i < j { f32::NAN } else { g[(i, j)] as f32 },
-        );
+        let single = Mat::from_fn(64, 64, |i, j| if i < j { f32::NAN } else { g[(i, j)] as f32 });
         let double = Mat::from_fn(64, 64, |i, j| f64::from(single[(i.max(j), i.min(j))]));
         let (mut a, mut b) = (Eigen::new(64), Eigen::new(64));
         b.largest_half(Mat::<f64>::identity(64, 64).as_ref());
-        let (a, b) = (
-            a.largest_half(single.as_ref()),
-            b.largest_half(double.as_ref()),
-        );
-        assert!(
-            a.0 == b.0 && a.1 == b.1,
-            "only the lower triangle counts, and no history"
-        );
+        let (a, b) = (a.largest_half(single.as_ref()), b.largest_half(double.as_ref()));
+        assert!(a.0 == b.0 && a.1 == b.1, "only the lower triangle counts, and no history");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(crate) struct Tridiagonal<'a> {
 
 /// A row of the factors of `T - t I`: reciprocal pivot, the two entries right of it, the
 /// multiplier, and the mask of lanes in which the row changed places with the next.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Factor {
     pivot: Wide,
     first: Wide,
@@ -60,9 +60,7 @@ pub(crate) struct Factor {
 
 /// A reproducible number in [-1, 1).
 pub(crate) fn random(seed: &mut u64) -> f64 {
-    *seed = seed
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*seed >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
@@ -140,11 +138,7 @@ impl Iteration<'_> {
         z: &mut [Lane],
     ) -> bool {
         let (n, nb) = (t.d.len(), self.spare.len());
-        for (batch, (values, z)) in values
-            .chunks(BATCH)
-            .zip(z.chunks_mut(BATCH * nb))
-            .enumerate()
-        {
+        for (batch, (values, z)) in values.chunks(BATCH).zip(z.chunks_mut(BATCH * nb)).enumerate() {
             let mut shifts = [values[0]; BATCH];
             shifts[..values.len()].copy_from_slice(values);
             self.factorise(s, t, &shifts);
@@ -200,11 +194,7 @@ impl Iteration<'_> {
                 }
             }
         }
-        let (n, z, r) = (
-            t.d.len(),
-            column.as_flattened(),
-            self.spare.as_flattened_mut(),
-        );
+        let (n, z, r) = (t.d.len(), column.as_flattened(), self.spare.as_flattened_mut());
         for ((r, d), z) in r.iter_mut().zip(t.d).zip(z) {
             *r = (d - value) * z;
         }
@@ -269,10 +259,8 @@ impl Iteration<'_> {
                 let pivot = s.select(swap, below, diagonal);
                 let pivot = s.div(one, s.select(s.lt(s.abs(pivot), tiny), tiny, pivot));
                 let multiplier = s.mul(s.select(swap, diagonal, below), pivot);
-                let (first, second) = (
-                    s.select(swap, next, above),
-                    s.select(swap, next_above, zero),
-                );
+                let (first, second) =
+                    (s.select(swap, next, above), s.select(swap, next_above, zero));
                 diagonal = s.fnma(multiplier, first, s.select(swap, above, next));
                 above = s.fnma(multiplier, second, s.select(swap, zero, next_above));
                 s.store(pivot, &mut factor.pivot[v]);
@@ -295,17 +283,10 @@ impl Iteration<'_> {
             let f = s.to_unit(size);
             let mut carry = s.mul(f, s.load(&self.x[0][v]));
             for (i, factor) in self.factors.iter().enumerate() {
-                let next = self
-                    .x
-                    .get(i + 1)
-                    .map_or(s.splat(0.0), |x| s.mul(f, s.load(&x[v])));
+                let next = self.x.get(i + 1).map_or(s.splat(0.0), |x| s.mul(f, s.load(&x[v])));
                 let swap = s.load(&factor.swap[v]);
                 let here = s.select(swap, next, carry);
-                carry = s.fnma(
-                    s.load(&factor.multiplier[v]),
-                    here,
-                    s.select(swap, carry, next),
-                );
+                carry = s.fnma(s.load(&factor.multiplier[v]), here, s.select(swap, carry, next));
                 s.store(here, &mut self.x[i][v]);
             }
         }
