@@ -151,11 +151,11 @@ impl Config {
     pub fn resolved_block_rows(&self) -> Result<usize> {
         self.check_sizes()?;
         let q = self.sketch_rows / 2;
+        let least = q.next_power_of_two().max(2);
         if let Some(m) = self.block_rows {
-            if !m.is_power_of_two() || m < q || m > MAX_BLOCK_ROWS {
+            if !m.is_power_of_two() || m < least || m > MAX_BLOCK_ROWS {
                 let why = format!(
-                    "it must be a power of two from {} (half the sketch rows) to {MAX_BLOCK_ROWS}",
-                    q.next_power_of_two()
+                    "it must be a power of two from {least} (half the sketch rows) to {MAX_BLOCK_ROWS}"
                 );
                 return Err(Error::setting("block_rows", m, why));
             }

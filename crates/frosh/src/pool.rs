@@ -70,7 +70,15 @@ impl Pool {
         }
     }
 
-    /// Runs `work` inside the pool, for code that uses rayon itself.
+    /// Runs `work` on a thread of the pool, where further calls cost least.
+    pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.0 {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+
+    /// Runs `work` inside a rayon pool of this size, for code that uses rayon itself.
     pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         static ALONE: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
         let alone =

@@ -61,32 +61,54 @@ impl Reservoir {
         self.heap.len()
     }
 
-    /// Whether a row with this key would be kept.
-    pub(crate) fn wants(&self, key: u64) -> bool {
-        self.len() < self.capacity || self.heap.peek().is_some_and(|top| key < top.0)
+    /// Offers rows by their keys. Only rows that are still wanted after the last key are then read:
+    /// `load` writes row `i` of the offer, relative to the origin.
+    pub(crate) fn offer(
+        &mut self,
+        keys: impl Iterator<Item = u64>,
+        mut load: impl FnMut(usize, &mut [f32]),
+    ) {
+        if self.capacity == 0 {
+            return;
+        }
+        // Which row of the offer a slot is waiting for.
+        let mut wanted: Vec<Option<usize>> = vec![None; self.len()];
+        let mut top = self.heap.peek().map_or(0, |top| top.0);
+        for (i, key) in keys.enumerate() {
+            if self.len() < self.capacity {
+                self.heap.push((key, wanted.len() as u32));
+                wanted.push(Some(i));
+            } else if key < top {
+                if let Some(mut largest) = self.heap.peek_mut() {
+                    largest.0 = key;
+                    wanted[largest.1 as usize] = Some(i);
+                }
+            } else {
+                continue;
+            }
+            top = self.heap.peek().map_or(0, |top| top.0);
+        }
+        self.data.reserve_exact(self.capacity * self.dim - self.data.len());
+        self.data.resize(wanted.len() * self.dim, f16::ZERO);
+        self.scales.resize(wanted.len(), 0.0);
+        let mut row = vec![0f32; self.dim];
+        for (slot, i) in wanted.into_iter().enumerate() {
+            if let Some(i) = i {
+                load(i, &mut row);
+                self.store(slot, &mut row);
+            }
+        }
     }
 
-    /// Keeps a row (relative to the origin) that is wanted. `row` is used as work space.
-    pub(crate) fn keep(&mut self, key: u64, row: &mut [f32]) {
-        let slot = if self.len() < self.capacity {
-            let slot = self.len();
-            self.data.resize((slot + 1) * self.dim, f16::ZERO);
-            self.scales.push(0.0);
-            slot
-        } else {
-            match self.heap.pop() {
-                Some((_, slot)) => slot as usize,
-                None => return, // no room at all
-            }
-        };
-        let scale = row.iter().fold(0f32, |m, x| m.max(x.abs()));
+    /// Puts a row into a slot. `row` is used as work space.
+    fn store(&mut self, slot: usize, row: &mut [f32]) {
+        let scale = f32::from_bits(crate::kernels::magnitude_bits(row));
         let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
         // A scale so small that its inverse overflows is as good as zero.
         let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
         row.iter_mut().for_each(|x| *x *= inverse);
         self.scales[slot] = scale;
         self.data[slot * self.dim..][..self.dim].convert_from_f32_slice(row);
-        self.heap.push((key, slot as u32));
     }
 
     /// Keys and slots in the order of keys.
@@ -126,15 +148,11 @@ impl Reservoir {
             self.origin.clone_from(&other.origin);
         }
         let shift: Vec<f32> = other.origin.iter().zip(&self.origin).map(|(a, b)| a - b).collect();
-        let mut row = vec![0f32; self.dim];
-        for (key, slot) in other.sorted() {
-            if !self.wants(key) {
-                break; // keys only grow from here
-            }
-            other.read(slot, &mut row);
+        let theirs = other.sorted();
+        self.offer(theirs.iter().map(|entry| entry.0), |i, row| {
+            other.read(theirs[i].1, row);
             row.iter_mut().zip(&shift).for_each(|(x, s)| *x += s);
-            self.keep(key, &mut row);
-        }
+        });
     }
 
     /// Closes the gaps that dropped rows left.
@@ -182,20 +200,31 @@ mod tests {
     fn sample(worker: u64, rows: std::ops::Range<u64>, k: usize) -> Reservoir {
         let mut r = Reservoir::new(2, k);
         r.origin = vec![1e6, -(worker as f32)];
-        for i in rows {
-            let key = priority(7, worker, i);
-            if r.wants(key) {
-                r.keep(key, &mut [i as f32 - 1e6, worker as f32 * 2.0]);
-            }
+        // In two offers of unequal size, as two batches would come.
+        let (from, cut) = (rows.start, rows.start + (rows.end - rows.start) / 3);
+        for part in [from..cut, cut..rows.end] {
+            let first = part.start;
+            r.offer(part.map(|i| priority(7, worker, i)), |i, row| {
+                row.copy_from_slice(&[(first + i as u64) as f32 - 1e6, worker as f32 * 2.0]);
+            });
         }
         r
     }
 
+    /// Which rows are in the sample, read off their values: row number and worker.
     fn values(r: &Reservoir) -> Vec<(u64, u64)> {
-        let mut all: Vec<_> = r
-            .rows(&[0.0, 0.0])
-            .chunks_exact(2)
-            .map(|x| (x[0].round() as u64, x[1].round() as u64))
+        let rows = r.rows(&[1e6, 0.0]);
+        // The first column is stored relative to 1e6 and so coarsely; the keys tell it exactly.
+        let (keys, _, _) = r.parts();
+        let mut all: Vec<_> = keys
+            .iter()
+            .zip(rows.chunks_exact(2))
+            .map(|(key, x)| {
+                let w = x[1].round() as u64;
+                let i = (0..400).find(|i| priority(7, w, *i) == *key).unwrap();
+                assert!((x[0] - (i as f32 - 1e6)).abs() < 1e6 / 1024.0);
+                (i, w)
+            })
             .collect();
         all.sort_unstable();
         all
@@ -214,8 +243,7 @@ mod tests {
             let mut merged = parts[0].clone();
             merged.merge(&parts[1]);
             merged.merge(&parts[2]);
-            let got: Vec<u64> = values(&merged).iter().map(|v| v.1).collect();
-            assert_eq!(got, want.iter().map(|v| v.1).collect::<Vec<_>>());
+            assert_eq!(values(&merged), want);
             assert_eq!(merged.len(), k);
         }
     }
@@ -226,7 +254,6 @@ mod tests {
         a.merge(&sample(1, 0..100, 7));
         assert_eq!((a.len(), a.capacity()), (7, 7));
         let mut none = Reservoir::new(2, 0);
-        assert!(!none.wants(0));
         none.merge(&a);
         assert_eq!(none.len(), 0);
     }
@@ -236,7 +263,9 @@ mod tests {
         for scale in [1e-30f32, 1.0, 1e14] {
             let mut r = Reservoir::new(3, 1);
             r.origin = vec![1e6; 3];
-            r.keep(1, &mut [scale, -0.3 * scale, 0.0]);
+            r.offer([1].into_iter(), |_, row| {
+                row.copy_from_slice(&[scale, -0.3 * scale, 0.0]);
+            });
             let got = r.rows(&[1e6, 1e6, 1e6]);
             for (g, w) in got.iter().zip([scale, -0.3 * scale, 0.0]) {
                 assert!((g - w).abs() <= scale / 2048.0, "{g} {w}");

@@ -114,6 +114,16 @@ impl Sketcher {
             self.start(batch.row(0))?;
         }
         self.buffer.resize(self.waiting_room() * dim, 0.0);
+        let first = self.rows;
+        // Inside the pool from the start, so that no step has to wake it.
+        let pool = self.pool.clone();
+        let result = pool.enter(|| self.take(&batch));
+        self.sample(first, &batch);
+        result
+    }
+
+    /// Takes the rows of a batch, up to the first bad one.
+    fn take<T: Element>(&mut self, batch: &Rows<'_, T>) -> Result<()> {
         let mut at = 0;
         while at < batch.len() {
             let rest = batch.slice(at..batch.len());
@@ -198,14 +208,14 @@ impl Sketcher {
         let next = &values[count * unit * dim..][..dim];
         let fine = kernels::usable(next) && self.use_rows(used);
         if fine {
-            self.accept(&Rows::new(used, dim)?);
+            self.rows += (count * unit) as u64;
             return Ok(count * unit);
         }
         // Nothing has changed. Take the rows before the first bad one, then refuse that.
         let suspects = Rows::new(&values[..(count * unit + 1) * dim], dim)?;
         match rows::check(&suspects) {
             Err(error @ (Error::NotFinite { row, .. } | Error::TooLarge { row, .. })) => {
-                self.push(suspects.slice(0..row))?;
+                self.take(&suspects.slice(0..row))?;
                 Err(error)
             }
             other => other.map(|()| 0),
@@ -309,7 +319,7 @@ impl Sketcher {
             Err(_) => 0,
         };
         self.waiting += good;
-        self.accept(&batch.slice(0..good));
+        self.rows += good as u64;
         loaded.map(|()| count)
     }
 
@@ -355,24 +365,16 @@ impl Sketcher {
         self.buffer = buffer;
     }
 
-    /// Counts rows that were taken, and offers them to the reservoir.
-    fn accept<T: Element>(&mut self, batch: &Rows<'_, T>) {
-        let first = self.rows;
-        self.rows += batch.len() as u64;
-        if self.reservoir.capacity() == 0 {
-            return;
-        }
-        let mut row = vec![0f32; self.config.dim];
-        for (i, number) in (first..self.rows).enumerate() {
-            let key = priority(self.config.seed, self.config.worker, number);
-            if self.reservoir.wants(key) {
-                let origin = &self.reservoir.origin;
-                // The row was checked when it was taken.
-                if rows::load(batch.row(i), i, self.config.metric, origin, &mut row).is_ok() {
-                    self.reservoir.keep(key, &mut row);
-                }
-            }
-        }
+    /// Offers the rows of the batch that were taken to the reservoir; `first` is the number of its first
+    /// row in the stream.
+    fn sample<T: Element>(&mut self, first: u64, batch: &Rows<'_, T>) {
+        let (seed, worker, metric) = (self.config.seed, self.config.worker, self.config.metric);
+        let origin = self.reservoir.origin.clone();
+        let keys = (first..self.rows).map(|number| priority(seed, worker, number));
+        self.reservoir.offer(keys, |i, row| {
+            // Every row offered was checked when it was taken.
+            let _ = rows::load(batch.row(i), i, metric, &origin, row);
+        });
     }
 }
 

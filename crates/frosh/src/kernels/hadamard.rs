@@ -24,6 +24,9 @@ pub(crate) struct SubBlock<'a> {
     pub(crate) signs: &'a [f32],
     /// For each accumulator row: which transformed row to add, and its sign.
     pub(crate) picks: &'a [(u32, f32)],
+    /// How many floats further on the same place of the next sub-block lies, to be fetched meanwhile;
+    /// 0 if there is none.
+    pub(crate) ahead: usize,
 }
 
 /// Runs one sub-block and returns the largest magnitude found in the rows, as bits. `scratch` holds
@@ -103,7 +106,8 @@ unsafe fn strip<V: Vector>(
             }
         }
         for (row, &(a, sign)) in acc.iter_mut().zip(job.picks) {
-            let (to, z, sign) = (row.as_mut_ptr().add(from), z.add(a as usize * w), V::splat(sign));
+            let (to, z, sign) =
+                (row.as_mut_ptr().add(from), z.add(a as usize * STRIP), V::splat(sign));
             let mut c = 0;
             while c < w {
                 sign.mul_add(V::load(z.add(c)), V::load(to.add(c))).store(to.add(c));
@@ -115,6 +119,9 @@ unsafe fn strip<V: Vector>(
         *total += f64::from(*s);
     }
 }
+
+/// Floats in a cache line.
+const FLOATS_PER_LINE: usize = 16;
 
 /// Subtracts the reference, sums, applies the signs, and does the first log2(R) levels.
 #[inline(always)]
@@ -132,16 +139,22 @@ unsafe fn first_pass<V: Vector, const R: usize>(
         let reference = job.reference.as_ptr().add(from);
         let signs = job.signs.as_ptr();
         for base in (0..p).step_by(R) {
+            let from: [*const f32; R] = std::array::from_fn(|i| source.add((base + i) * stride));
+            let to = z.add(base * STRIP);
             let mut c = 0;
             while c < w {
+                if c % FLOATS_PER_LINE == 0 {
+                    for row in from {
+                        super::prefetch(row.wrapping_add(c + job.ahead));
+                    }
+                }
                 let r = V::load(reference.add(c));
                 let mut sum = V::load(sums.as_ptr().add(c));
                 let mut v = [r; R];
                 let mut i = 0;
                 while i < R {
-                    let at = source.add((base + i) * stride + c);
-                    let y0 = V::load(at).sub(r);
-                    let y1 = V::load(at.add(stride)).sub(r);
+                    let y0 = V::load(from[i].add(c)).sub(r);
+                    let y1 = V::load(from[i + 1].add(c)).sub(r);
                     sum = sum.add(y0.add(y1));
                     // The signs ride on the first level: multiplying by ±1 is exact, so the fused
                     // operations round like plain sums.
@@ -154,7 +167,7 @@ unsafe fn first_pass<V: Vector, const R: usize>(
                 butterflies(&mut v, 2);
                 sum.store(sums.as_mut_ptr().add(c));
                 for (i, v) in v.iter().enumerate() {
-                    v.store(z.add((base + i) * w + c));
+                    v.store(to.add(i * STRIP + c));
                 }
                 c += V::LANES;
             }
@@ -169,15 +182,17 @@ unsafe fn pass<V: Vector, const R: usize>(p: usize, stride: usize, w: usize, z: 
     unsafe {
         for outer in (0..p).step_by(stride * R) {
             for base in outer..outer + stride {
+                let rows: [*mut f32; R] =
+                    std::array::from_fn(|i| z.add((base + i * stride) * STRIP));
                 let mut c = 0;
                 while c < w {
                     let mut v = [V::splat(0.0); R];
-                    for (i, v) in v.iter_mut().enumerate() {
-                        *v = V::load(z.add((base + i * stride) * w + c));
+                    for (v, row) in v.iter_mut().zip(&rows) {
+                        *v = V::load(row.add(c));
                     }
                     butterflies(&mut v, 1);
-                    for (i, v) in v.iter().enumerate() {
-                        v.store(z.add((base + i * stride) * w + c));
+                    for (v, row) in v.iter().zip(&rows) {
+                        v.store(row.add(c));
                     }
                     c += V::LANES;
                 }
@@ -249,6 +264,7 @@ mod tests {
                         reference: &reference[from..from + width],
                         signs: &signs,
                         picks: &picks,
+                        ahead: p * d,
                     };
                     let mut views: Vec<&mut [f32]> = acc.iter_mut().map(|r| &mut r[..]).collect();
                     let largest = sub_block(isa, job, &mut views, &mut sum, &mut scratch);
@@ -285,6 +301,7 @@ mod tests {
                         reference: &[0.0; 37],
                         signs: &[1.0; 4],
                         picks: &[],
+                        ahead: 0,
                     };
                     let largest =
                         sub_block(isa, job, &mut [], &mut [0.0; 37], &mut vec![0.0; p * STRIP]);

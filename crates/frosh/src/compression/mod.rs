@@ -87,11 +87,13 @@ impl Block {
             let reference = &reference[from..from + sum.len()];
             let mut scratch = vec![0f32; p * kernels::hadamard::STRIP];
             let mut seen = 0;
-            for (rows, plan) in rows.chunks_exact(p * dim).zip(&plans) {
+            for (b, (rows, plan)) in rows.chunks_exact(p * dim).zip(&plans).enumerate() {
                 let rows = Panel::new(rows, dim, from, sum.len());
+                let ahead = if b + 1 < count { p * dim } else { 0 };
                 seen = seen.max(match plan {
                     Plan::Srht { signs, picks } => {
-                        let job = kernels::hadamard::SubBlock { rows, reference, signs, picks };
+                        let job =
+                            kernels::hadamard::SubBlock { rows, reference, signs, picks, ahead };
                         kernels::hadamard::sub_block(isa, job, acc, sum, &mut scratch)
                     }
                     Plan::Sparse { buckets } => {
@@ -162,7 +164,7 @@ impl Block {
 /// to keep a sub-block, and a few for each thread.
 fn panel_width(dim: usize, p: usize, threads: usize) -> usize {
     let cached = (65_536 / p).max(64);
-    let shared = if threads > 1 { dim.div_ceil(2 * threads) } else { dim };
+    let shared = if threads > 1 { dim.div_ceil(threads) } else { dim };
     cached.min(shared.next_multiple_of(64))
 }
 
@@ -182,3 +184,6 @@ fn columns<'a>(
     }
     panels
 }
+
+#[cfg(test)]
+mod tests;

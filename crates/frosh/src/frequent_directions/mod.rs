@@ -286,8 +286,10 @@ fn rotate(pool: &Pool, map: MatRef<'_, f32>, rows: &mut [f32], dim: usize) {
             strip.push(part);
         }
     }
-    // A few strips per task, so that the task's buffers are made seldom.
-    let per_task = strips.len().div_ceil(2 * pool.threads()).max(1);
+    // A few strips per task, so that the task's buffers are made seldom; one task where waking another
+    // thread would take longer than the work.
+    let tasks = if n_in * n_out * dim < 1 << 23 { 1 } else { 2 * pool.threads() };
+    let per_task = strips.len().div_ceil(tasks).max(1);
     let tasks: Vec<_> = strips.chunks_mut(per_task).collect();
     pool.each(tasks, |strips| {
         let mut old = vec![0f32; n_in * STRIP];
@@ -316,3 +318,6 @@ fn rotate(pool: &Pool, map: MatRef<'_, f32>, rows: &mut [f32], dim: usize) {
 pub(crate) fn square_norm(row: &[f32]) -> f64 {
     <f32 as crate::rows::sealed::Sealed>::square_norm(row)
 }
+
+#[cfg(test)]
+mod tests;
