@@ -31,7 +31,8 @@ pub struct Neighbour {
     pub id: u64,
 }
 
-/// Packed codes of some rows. See the [module](self).
+/// Packed codes of some rows: bit k of a row is bit k mod 8 of its byte k / 8, and 1 where the projection is
+/// above zero. They carry the id of their hasher; comparing codes of two hashers is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codes {
     pub(crate) bits: usize,

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::frequent_directions::ShrinkIndex;
+use crate::names::names;
 use crate::rows::Metric;
 use crate::{reservoir, srht};
 
@@ -20,23 +21,14 @@ pub enum Method {
     Lsh,
 }
 
-impl Method {
-    const ALL: [Method; 4] = [Method::Frosh, Method::FroshSparse, Method::Osh, Method::Lsh];
-
-    /// The name in files and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Method::Frosh => "frosh",
-            Method::FroshSparse => "frosh-sparse",
-            Method::Osh => "osh",
-            Method::Lsh => "lsh",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|m| m.as_str() == name)
-    }
-}
+names!(
+    Method,
+    "method",
+    Frosh => "frosh",
+    FroshSparse => "frosh-sparse",
+    Osh => "osh",
+    Lsh => "lsh"
+);
 
 /// Settings of a [`Sketcher`](crate::Sketcher); every one has a default but the dimension.
 ///

@@ -63,6 +63,16 @@ pub enum Error {
         /// What it must be.
         why: String,
     },
+    /// A name that is none of the known ones.
+    #[error("{got:?} is no {what}; use one of {}", .known.join(", "))]
+    Name {
+        /// What was to be named.
+        what: &'static str,
+        /// The name that was given.
+        got: String,
+        /// The names there are.
+        known: &'static [&'static str],
+    },
     /// More bits than the sketch can give directions for.
     #[error("{bits} bits need {bits} directions, but {limit_name} allows {limit}; {advice}")]
     Bits {

@@ -8,13 +8,12 @@
 //! | `frosh-codes` | `codes` (U8, rows x bytes), and the id of their hasher |
 
 use crate::codes::{Codes, HasherId};
-use crate::config::{Config, Method};
+use crate::config::Config;
 use crate::error::Result;
 use crate::file::{Reader, Saved, Writer, contradiction, saved};
 use crate::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::hasher::{Facts, Hasher};
 use crate::reservoir::Reservoir;
-use crate::rows::Metric;
 use crate::sketch::Sketch;
 use crate::sketcher::Sketcher;
 
@@ -25,7 +24,7 @@ saved!(Codes);
 
 fn write_directions(file: &mut Writer, dim: usize, fd: &FrequentDirections) {
     file.fact("sketch_rows", fd.capacity());
-    file.fact("shrink_index", fd.index().as_str());
+    file.fact("shrink_index", fd.index());
     file.fact("removed", fd.removed());
     file.fact("inserted", fd.inserted());
     file.f32s("sketch", &[fd.filled(), dim], fd.live());
@@ -34,7 +33,7 @@ fn write_directions(file: &mut Writer, dim: usize, fd: &FrequentDirections) {
 
 fn read_directions(file: &Reader<'_>, dim: usize) -> Result<FrequentDirections> {
     let capacity: usize = file.fact("sketch_rows")?;
-    let index = file.fact_by("shrink_index", ShrinkIndex::parse)?;
+    let index = file.fact::<ShrinkIndex>("shrink_index")?;
     let mass: (f64, f64) = (file.fact("removed")?, file.fact("inserted")?);
     let rows = file.f32s("sketch", &[None, Some(dim)])?;
     let lengths = file.f64s("lengths", &[None])?;
@@ -82,8 +81,8 @@ impl Saved for Sketch {
 
     fn write(&self, file: &mut Writer) {
         file.fact("dim", self.dim);
-        file.fact("method", self.method.as_str());
-        file.fact("metric", self.metric.as_str());
+        file.fact("method", self.method);
+        file.fact("metric", self.metric);
         file.fact("seed", self.seed);
         file.fact("block_rows", self.block_rows);
         file.fact("rows", self.rows);
@@ -97,8 +96,8 @@ impl Saved for Sketch {
         let dim = read_dim(file)?;
         Ok(Self {
             dim,
-            method: file.fact_by("method", Method::parse)?,
-            metric: file.fact_by("metric", Metric::parse)?,
+            method: file.fact("method")?,
+            metric: file.fact("metric")?,
             seed: file.fact("seed")?,
             block_rows: file.fact("block_rows")?,
             rows: file.fact("rows")?,
@@ -116,8 +115,8 @@ impl Saved for Sketcher {
     fn write(&self, file: &mut Writer) {
         let (config, dim) = (&self.config, self.config.dim);
         file.fact("dim", dim);
-        file.fact("method", config.method.as_str());
-        file.fact("metric", config.metric.as_str());
+        file.fact("method", config.method);
+        file.fact("metric", config.metric);
         file.fact("seed", config.seed);
         file.fact("worker", config.worker);
         file.fact("config_sketch_rows", config.sketch_rows);
@@ -144,8 +143,8 @@ impl Saved for Sketcher {
     fn read(file: &Reader<'_>) -> Result<Self> {
         let dim = read_dim(file)?;
         let mut config = Config::new(dim)
-            .method(file.fact_by("method", Method::parse)?)
-            .metric(file.fact_by("metric", Metric::parse)?)
+            .method(file.fact("method")?)
+            .metric(file.fact("metric")?)
             .seed(file.fact("seed")?)
             .worker(file.fact("worker")?)
             .sketch_rows(file.fact("config_sketch_rows")?)
@@ -206,9 +205,9 @@ impl Saved for Hasher {
         let facts = &self.facts;
         file.fact("dim", facts.dim);
         file.fact("bits", facts.bits);
-        file.fact("metric", facts.metric.as_str());
-        file.fact("method", facts.method.as_str());
-        file.fact("rotation", facts.rotation.as_str());
+        file.fact("metric", facts.metric);
+        file.fact("method", facts.method);
+        file.fact("rotation", facts.rotation);
         file.fact("seed", facts.seed);
         file.fact("rows", facts.rows);
         file.fact("rank", facts.rank);
@@ -226,8 +225,8 @@ impl Saved for Hasher {
         let facts = Facts {
             dim,
             bits,
-            metric: file.fact_by("metric", Metric::parse)?,
-            method: file.fact_by("method", Method::parse)?,
+            metric: file.fact("metric")?,
+            method: file.fact("method")?,
             rotation: file.fact("rotation")?,
             seed: file.fact("seed")?,
             rows: file.fact("rows")?,

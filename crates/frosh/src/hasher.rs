@@ -47,7 +47,8 @@ const ENCODE_ROWS: usize = 192;
 /// then still resolves a 60,000th of a deviation.
 const LARGE_MEAN: f64 = 256.0;
 
-/// A finished hash function. See the [module](self).
+/// A finished hash function: bit k of a row x is 1 if (x - mean) . direction(k) is above zero. It never
+/// changes, and its id names it by its content.
 #[derive(Clone, Debug)]
 pub struct Hasher {
     pub(crate) facts: Facts,

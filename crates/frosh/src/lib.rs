@@ -46,6 +46,7 @@ mod frequent_directions;
 mod hasher;
 mod kernels;
 mod linalg;
+mod names;
 mod polar;
 mod pool;
 mod random;

@@ -20,17 +20,14 @@
 //!
 //! Cost: r^3 for random and isotropic; s r^2 + r^3 per round of ITQ.
 
+use crate::linalg;
+use crate::names::names;
 use crate::polar::Polar;
 use crate::random::Stream;
 use faer::Accum::Replace;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::householder;
 use faer::linalg::matmul::matmul;
-use faer::linalg::qr::no_pivoting::factor as qr;
-use faer::{Conj, Mat, MatRef, Par, unzip, zip};
+use faer::{Mat, MatRef, Par, unzip, zip};
 use rayon::prelude::*;
-use std::fmt;
-use std::str::FromStr;
 
 /// How the principal directions are rotated before signs are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,42 +46,17 @@ pub enum Rotation {
     Itq,
 }
 
-impl Rotation {
-    const ALL: [Self; 4] = [Self::None, Self::Random, Self::Isotropic, Self::Itq];
-
-    /// The name, as understood by [`FromStr`].
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Random => "random",
-            Self::Isotropic => "isotropic",
-            Self::Itq => "itq",
-        }
-    }
-}
-
-impl fmt::Display for Rotation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for Rotation {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|r| r.as_str() == name);
-        found
-            .ok_or_else(|| format!("unknown rotation {name:?}: use none, random, isotropic or itq"))
-    }
-}
+names!(
+    Rotation,
+    "rotation",
+    None => "none",
+    Random => "random",
+    Isotropic => "isotropic",
+    Itq => "itq"
+);
 
 /// A Haar-distributed orthogonal matrix: Q of the QR of a Gaussian matrix.
 pub(crate) fn random(r: usize, stream: &mut Stream) -> Mat<f64> {
-    let mut q = Mat::identity(r, r);
-    if r == 0 {
-        return q;
-    }
     // A plain loop fixes the order of the draws: column by column.
     let mut a = Mat::zeros(r, r);
     for j in 0..r {
@@ -92,34 +64,7 @@ pub(crate) fn random(r: usize, stream: &mut Stream) -> Mat<f64> {
             a[(i, j)] = stream.normal();
         }
     }
-    let block = qr::recommended_block_size::<f64>(r, r);
-    let mut factor = Mat::zeros(block, r);
-    let par = Par::Seq;
-    let mut memory =
-        MemBuffer::new(qr::qr_in_place_scratch::<f64>(r, r, block, par, Default::default()).or(
-            householder::apply_block_householder_sequence_on_the_left_in_place_scratch::<f64>(
-                r, block, r,
-            ),
-        ));
-    let stack = MemStack::new(&mut memory);
-    qr::qr_in_place(a.as_mut(), factor.as_mut(), par, stack, Default::default());
-    householder::apply_block_householder_sequence_on_the_left_in_place_with_conj(
-        a.as_ref(),
-        factor.as_ref(),
-        Conj::No,
-        q.as_mut(),
-        par,
-        stack,
-    );
-    // Householder's signs follow the data; only a positive diagonal makes Q Haar.
-    for j in 0..r {
-        if a[(j, j)] < 0.0 {
-            for x in q.col_mut(j).iter_mut() {
-                *x = -*x;
-            }
-        }
-    }
-    q
+    linalg::thin_q(a)
 }
 
 /// A rotation R that makes all diagonal entries of `R' diag(eigenvalues) R` equal.
@@ -309,12 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn names() {
-        for rotation in Rotation::ALL {
-            assert_eq!(rotation.to_string().parse(), Ok(rotation));
+    fn names_are_read_as_they_are_written() {
+        for rotation in [Rotation::None, Rotation::Random, Rotation::Isotropic, Rotation::Itq] {
+            assert_eq!(rotation.as_str().parse::<Rotation>().unwrap(), rotation);
         }
-        assert_eq!(format!("{:>5}", Rotation::Itq), "  itq");
-        assert!("ITQ".parse::<Rotation>().unwrap_err().contains("ITQ"));
+        let error = "ITQ".parse::<Rotation>().unwrap_err().to_string();
+        assert_eq!(error, "\"ITQ\" is no rotation; use one of none, random, isotropic, itq");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! ```
 
 use crate::error::{Error, Result};
+use crate::names::names;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -30,19 +31,7 @@ pub enum Metric {
     Cosine,
 }
 
-impl Metric {
-    /// The name in files and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Metric::L2 => "l2",
-            Metric::Cosine => "cosine",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Metric::L2, Metric::Cosine].into_iter().find(|m| m.as_str() == name)
-    }
-}
+names!(Metric, "metric", L2 => "l2", Cosine => "cosine");
 
 /// A borrowed batch of rows, one after the other.
 #[derive(Clone, Copy, Debug)]

@@ -25,7 +25,8 @@ use crate::rows::Metric;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatRef, Par};
 
-/// A finished sketch. See the [module](self).
+/// A finished sketch: what was learned from a stream, or from several. It merges (this is DFROSH), saves,
+/// makes hashers, and says how far it can be from the data.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     pub(crate) dim: usize,
@@ -200,9 +201,8 @@ impl Sketch {
             if left == right { Ok(()) } else { Err(Error::Merge { what, left, right }) }
         };
         differ("the dimension", &self.dim, &other.dim)?;
-        differ("the metric", &self.metric.as_str(), &other.metric.as_str())?;
-        let shrink = |s: &Sketch| s.directions.index().as_str();
-        differ("the shrink index", &shrink(self), &shrink(other))?;
+        differ("the metric", &self.metric, &other.metric)?;
+        differ("the shrink index", &self.directions.index(), &other.directions.index())?;
         // FROSH and OSH learn the same thing; LSH learns no directions at all.
         let learns = |s: &Sketch| if s.method == Method::Lsh { "lsh" } else { "frosh or osh" };
         differ("the method", &learns(self), &learns(other))

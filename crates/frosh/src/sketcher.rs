@@ -42,7 +42,8 @@ const LSH_BLOCK: usize = 64;
 /// Values below which one thread converts a batch faster than several.
 const SMALL: usize = 1 << 16;
 
-/// Learns from a stream of rows. See the [module](self).
+/// Learns from a stream of rows: takes batches of any size and keeps a sketch of their centred scatter in
+/// memory that does not grow with the stream. The cut into batches and the number of threads change nothing.
 #[derive(Clone, Debug)]
 pub struct Sketcher {
     pub(crate) config: Config,
@@ -89,9 +90,9 @@ impl Sketcher {
         self.rows
     }
 
-    /// The settings, with the block size filled in.
-    pub fn config(&self) -> &Config {
-        &self.config
+    /// Values per row.
+    pub fn dim(&self) -> usize {
+        self.config.dim
     }
 
     /// Heap bytes in use.

@@ -46,7 +46,7 @@ fn parity(x: u32) -> f32 {
 /// For each sampled row: which row of the transformed sub-block b it takes, with which sign.
 pub(crate) fn picks(sample: &[u32], b: u32, p: usize) -> Vec<(u32, f32)> {
     let p = p as u32;
-    sample.iter().map(|rho| (rho % p, parity(rho / p & b))).collect()
+    sample.iter().map(|rho| (rho % p, parity((rho / p) & b))).collect()
 }
 
 /// Adds Phi 1 (unscaled) of a sub-block whose first `live` rows are in use: what centring needs.

@@ -26,8 +26,8 @@ fn config(dim: usize, method: Method) -> Config {
 }
 
 fn learn(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
-    let dim = rows_dim(config);
     let mut sketcher = Sketcher::new(config.clone()).unwrap();
+    let dim = sketcher.dim();
     let mut rest = data;
     let mut cuts = cuts.iter().cycle();
     while !rest.is_empty() {
@@ -36,11 +36,6 @@ fn learn(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
         rest = later;
     }
     sketcher
-}
-
-/// The dimension, read off a throw-away learner: a Config shows none of its settings.
-fn rows_dim(config: &Config) -> usize {
-    Sketcher::new(config.clone()).unwrap().finish().dim()
 }
 
 proptest! {
@@ -193,7 +188,7 @@ fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
         (other(config(11, Method::Frosh)), "10", "11"),
         (other(config(10, Method::Frosh).metric(Metric::Cosine)), "l2", "cosine"),
         (other(config(10, Method::Lsh)), "frosh or osh", "lsh"),
-        (other(config(10, Method::Osh).shrink_index(ShrinkIndex::Half)), "half_plus_one", "half"),
+        (other(config(10, Method::Osh).shrink_index(ShrinkIndex::Half)), "half-plus-one", "half"),
     ] {
         match Sketch::merge([&one, &bad]) {
             Err(Error::Merge { left: l, right: r, .. }) => {

@@ -1,7 +1,7 @@
 //! The compression stage: m rows of a block become q rows with nearly the same Gram matrix.
 //!
-//! Two ways with one interface, [`srht`](crate::srht) and
-//! [`sparse_embedding`](crate::sparse_embedding). Both are linear maps Phi, fed one sub-block of p rows
+//! Two ways with one interface, [`srht`] and
+//! [`sparse_embedding`]. Both are linear maps Phi, fed one sub-block of p rows
 //! at a time; what is kept is the accumulator Phi Y and the small vector Phi 1, which the
 //! [centring](crate::centering) needs when the block is complete. Columns never mix, so threads split
 //! columns and the result is the same bytes for any number of them.
@@ -169,7 +169,6 @@ fn panel_width(dim: usize, p: usize, threads: usize) -> usize {
 }
 
 /// Rows of the accumulator and the sums, cut into panels of `width` columns.
-#[expect(clippy::type_complexity)]
 fn columns<'a>(
     acc: &'a mut [f32],
     dim: usize,

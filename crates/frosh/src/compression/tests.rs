@@ -16,7 +16,8 @@ fn dense(kind: Kind, q: usize, m: usize, seed: u64, worker: u64, trial: u64) -> 
                 (0..m / p).flat_map(|b| srht::signs(seed, worker, first + b as u64, p)).collect();
             for k in 0..q {
                 for i in 0..m {
-                    let h = if (rho[k] & i as u32).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                    let h =
+                        if (rho[k] & i as u32).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                     phi[(k, i)] = h * f64::from(signs[i]);
                 }
             }
@@ -45,7 +46,7 @@ fn compare(kind: Kind, q: usize, m: usize, d: usize, rows: usize, cuts: usize, p
     block.trial = 2;
     let p = block.p;
     let mut data = whole_numbers(rows * d, (q * m + d) as u64);
-    let live = if rows % p == 0 { p } else { rows % p };
+    let live = if rows.is_multiple_of(p) { p } else { rows % p };
     let padded = rows.next_multiple_of(p);
     let mut centering = Centering::new(d);
     let reference = whole_numbers(d, 77);

@@ -84,6 +84,10 @@ impl Simd for Portable {
 pub(crate) use avx2::Avx2;
 
 #[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all: a token exists only where the CPU has AVX2 and FMA"
+)]
 mod avx2 {
     use super::{EXPONENT, Lane, Simd, TOP, W};
     use std::arch::x86_64::*;

@@ -24,6 +24,7 @@
 //! **Cost.** 1.5 l^2 d + O(l^3) per shrink, every l/2 rows; l d floats and a few l x l matrices.
 
 use crate::eigen::Eigen;
+use crate::names::names;
 use crate::pool::Pool;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
@@ -39,19 +40,9 @@ pub enum ShrinkIndex {
     Half,
 }
 
+names!(ShrinkIndex, "shrink index", HalfPlusOne => "half-plus-one", Half => "half");
+
 impl ShrinkIndex {
-    /// The name in files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ShrinkIndex::HalfPlusOne => "half_plus_one",
-            ShrinkIndex::Half => "half",
-        }
-    }
-
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        [Self::HalfPlusOne, Self::Half].into_iter().find(|i| i.as_str() == name)
-    }
-
     /// c, counted from 1.
     fn position(self, l: usize) -> usize {
         match self {

@@ -231,7 +231,7 @@ mod tests {
             .map(|c| {
                 (0..signs.len())
                     .map(|i| {
-                        let h = if (a & i).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                        let h = if (a & i).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                         h * f64::from(signs[i]) * f64::from(rows[i * d + c] - reference[c])
                     })
                     .sum()

@@ -61,11 +61,11 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
                     s.mul_add(y, V::load(to.add(c))).store(to.add(c));
                     c += V::LANES;
                 }
-                for c in main..w {
+                for (c, sum) in sums[..w].iter_mut().enumerate().skip(main) {
                     let x = *row.add(c);
                     tail = tail.max_bits(x);
                     let y = x - *reference.add(c);
-                    sums[c] += y;
+                    *sum += y;
                     *to.add(c) += sign * y;
                 }
             }

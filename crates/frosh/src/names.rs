@@ -1,0 +1,37 @@
+//! Enums that have a name in files and on the command line.
+
+/// Gives an enum `as_str`, `Display` and `FromStr` from one list of names.
+macro_rules! names {
+    ($t:ident, $what:literal, $($variant:ident => $name:literal),+) => {
+        impl $t {
+            /// The name, in files and on the command line.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($t::$variant => $name),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $t {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $t {
+            type Err = $crate::Error;
+
+            fn from_str(name: &str) -> $crate::Result<Self> {
+                match name {
+                    $($name => Ok($t::$variant),)+
+                    _ => Err($crate::Error::Name {
+                        what: $what,
+                        got: name.to_owned(),
+                        known: &[$($name),+],
+                    }),
+                }
+            }
+        }
+    };
+}
+pub(crate) use names;
