@@ -51,18 +51,19 @@ pub(crate) fn picks(sample: &[u32], b: u32, p: usize) -> Vec<(u32, f32)> {
 
 /// Adds Phi 1 (unscaled) of a sub-block whose first `live` rows are in use: what centring needs.
 pub(crate) fn tally(tally: &mut [i64], signs: &[f32], picks: &[(u32, f32)], live: usize) {
-    let mut h: Vec<i64> =
-        signs.iter().enumerate().map(|(i, s)| if i < live { *s as i64 } else { 0 }).collect();
+    let mut h: Vec<i32> = signs.iter().map(|s| *s as i32).collect();
+    h[live..].fill(0);
     let mut span = 1;
     while span < h.len() {
-        for pair in (0..h.len()).step_by(2 * span) {
-            for j in pair..pair + span {
-                (h[j], h[j + span]) = (h[j] + h[j + span], h[j] - h[j + span]);
+        for pair in h.chunks_exact_mut(2 * span) {
+            let (low, high) = pair.split_at_mut(span);
+            for (a, b) in low.iter_mut().zip(high) {
+                (*a, *b) = (*a + *b, *a - *b);
             }
         }
         span *= 2;
     }
     for (t, &(a, sign)) in tally.iter_mut().zip(picks) {
-        *t += sign as i64 * h[a as usize];
+        *t += i64::from(sign as i32 * h[a as usize]);
     }
 }
