@@ -21,7 +21,8 @@
 //!
 //! **Numbers.** Rows are taken relative to a single-precision `reference` (the mean so far, rounded;
 //! the first row at the start), which is exact or nearly so where it matters; its rounding error is
-//! carried along in double precision, as are mean and sums. So an offset of 1e6 costs no digits, and
+//! carried along in double precision, as is the mean. Sums run over one sub-block in single precision
+//! (of values that are small by then) and over sub-blocks in double. So an offset of 1e6 costs no digits, and
 //! the mean still moves after billions of rows.
 //!
 //! **Cost.** One addition per value; 20 bytes per dimension.

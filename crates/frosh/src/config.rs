@@ -54,9 +54,9 @@ pub struct Config {
 }
 
 /// Largest dimension taken: keeps every size computation far from overflow.
-const MAX_DIM: usize = 1 << 24;
+pub(crate) const MAX_DIM: usize = 1 << 24;
 /// Largest sketch.
-const MAX_SKETCH_ROWS: usize = 1 << 14;
+pub(crate) const MAX_SKETCH_ROWS: usize = 1 << 14;
 /// Largest block.
 const MAX_BLOCK_ROWS: usize = 1 << 30;
 
@@ -67,7 +67,7 @@ impl Config {
         Self {
             dim,
             method: Method::default(),
-            sketch_rows: 256.min(2 * dim.max(1)),
+            sketch_rows: 2 * dim.clamp(1, 128),
             block_rows: None,
             seed: 0,
             worker: 0,

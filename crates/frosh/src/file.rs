@@ -261,11 +261,15 @@ pub(crate) fn save<T: Saved>(value: &T, path: &Path) -> Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let mut file = tempfile::Builder::new()
-        .prefix(".frosh-")
-        .suffix(".tmp")
-        .tempfile_in(folder)
-        .map_err(io)?;
+    let mut temporary = tempfile::Builder::new();
+    temporary.prefix(".frosh-").suffix(".tmp");
+    #[cfg(unix)]
+    {
+        // As any file that a program writes: the umask decides who may read it.
+        use std::os::unix::fs::PermissionsExt;
+        temporary.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    let mut file = temporary.tempfile_in(folder).map_err(io)?;
     file.write_all(&to_bytes(value)).map_err(io)?;
     file.as_file().sync_all().map_err(io)?;
     file.persist(path).map_err(|e| io(e.error))?;

@@ -8,12 +8,12 @@
 //! | `frosh-codes` | `codes` (U8, rows x bytes), and the id of their hasher |
 
 use crate::codes::{Codes, HasherId};
-use crate::config::Config;
+use crate::config::{Config, MAX_DIM, MAX_SKETCH_ROWS};
 use crate::error::Result;
 use crate::file::{Reader, Saved, Writer, contradiction, saved};
 use crate::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::hasher::{Facts, Hasher};
-use crate::reservoir::Reservoir;
+use crate::reservoir::{self, Reservoir};
 use crate::sketch::Sketch;
 use crate::sketcher::Sketcher;
 
@@ -38,7 +38,8 @@ fn read_directions(file: &Reader<'_>, dim: usize) -> Result<FrequentDirections> 
     let rows = file.f32s("sketch", &[None, Some(dim)])?;
     let lengths = file.f64s("lengths", &[None])?;
     let filled = rows.len() / dim;
-    if capacity < 2 || !capacity.is_multiple_of(2) || filled > capacity {
+    let possible = (2..=MAX_SKETCH_ROWS).contains(&capacity) && capacity.is_multiple_of(2);
+    if !possible || filled > capacity {
         return Err(contradiction(&format!("{filled} rows in a sketch of {capacity}")));
     }
     if lengths.len() > filled || lengths.iter().any(|x| *x < 0.0) {
@@ -65,7 +66,7 @@ fn read_reservoir(file: &Reader<'_>, dim: usize) -> Result<Reservoir> {
     let data = file.f16s("reservoir", &[Some(keys.len()), Some(dim)])?;
     let scales = file.f32s("reservoir_scales", &[Some(keys.len())])?;
     let origin = file.f32s("reservoir_origin", &[Some(dim)])?;
-    if keys.len() > capacity || keys.len() > u32::MAX as usize || !keys.is_sorted() {
+    if capacity != reservoir::capped(capacity, dim) || keys.len() > capacity || !keys.is_sorted() {
         return Err(contradiction("the reservoir's keys do not fit its size or order"));
     }
     Ok(Reservoir::from_parts(capacity, origin, keys, data, scales))
@@ -73,7 +74,18 @@ fn read_reservoir(file: &Reader<'_>, dim: usize) -> Result<Reservoir> {
 
 fn read_dim(file: &Reader<'_>) -> Result<usize> {
     let dim: usize = file.fact("dim")?;
-    if dim == 0 { Err(contradiction("rows of 0 dimensions")) } else { Ok(dim) }
+    if dim == 0 || dim > MAX_DIM {
+        return Err(contradiction(&format!("rows of {dim} dimensions")));
+    }
+    // A tensor of this length is in every file with rows: no size is believed that is not there.
+    file.f64s("mean", &[Some(dim)])?;
+    Ok(dim)
+}
+
+/// Rows seen: so many that counts cannot overflow are nobody's.
+fn read_rows(file: &Reader<'_>) -> Result<u64> {
+    let rows: u64 = file.fact("rows")?;
+    if rows > 1 << 62 { Err(contradiction(&format!("{rows} rows"))) } else { Ok(rows) }
 }
 
 impl Saved for Sketch {
@@ -100,7 +112,7 @@ impl Saved for Sketch {
             metric: file.fact("metric")?,
             seed: file.fact("seed")?,
             block_rows: file.fact("block_rows")?,
-            rows: file.fact("rows")?,
+            rows: read_rows(file)?,
             workers: file.u64s("workers")?,
             mean: file.f64s("mean", &[Some(dim)])?,
             directions: read_directions(file, dim)?,
@@ -161,7 +173,7 @@ impl Saved for Sketcher {
         }
         sketcher.directions = directions;
         sketcher.reservoir = reservoir;
-        sketcher.rows = file.fact("rows")?;
+        sketcher.rows = read_rows(file)?;
         sketcher.centering.before = file.fact("rows_before_block")?;
         sketcher.centering.rows = file.fact("rows_in_block")?;
         sketcher.centering.mean = file.f64s("mean", &[Some(dim)])?;
@@ -229,7 +241,7 @@ impl Saved for Hasher {
             method: file.fact("method")?,
             rotation: file.fact("rotation")?,
             seed: file.fact("seed")?,
-            rows: file.fact("rows")?,
+            rows: read_rows(file)?,
             rank: file.fact("rank")?,
             exact_centre: file.fact("exact_centre")?,
         };
@@ -255,8 +267,8 @@ impl Saved for Codes {
 
     fn read(file: &Reader<'_>) -> Result<Self> {
         let bits: usize = file.fact("bits")?;
-        if bits == 0 {
-            return Err(contradiction("codes of 0 bits"));
+        if bits == 0 || bits > MAX_DIM {
+            return Err(contradiction(&format!("codes of {bits} bits")));
         }
         let id = file.fact_by("hasher", |text| u128::from_str_radix(text, 16).ok())?;
         let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;

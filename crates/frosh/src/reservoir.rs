@@ -5,9 +5,8 @@
 //! smallest keys. So it does not depend on batches, and the smallest keys of two samples together are
 //! the sample of both streams: merging gives what one stream would have given.
 //!
-//! Rows are kept in half precision, relative to the first row of the stream and scaled by their largest
-//! entry, so that neither a large offset nor a large or tiny scale costs more than the 11 bits that a
-//! half holds. A merge moves rows to another origin, which rounds them once more.
+//! Rows are kept in half precision, relative to the first row of the stream (in single precision) and
+//! scaled by their largest entry, so that a large offset or scale leaves them the 11 bits of a half. A merge moves rows to another origin, which rounds them once more.
 //!
 //! **Cost.** One hash per row; 2 d + 12 bytes for each sampled row, 32 MB at most. Of n rows about
 //! k (1 + ln(n / k)) are ever copied.
@@ -23,7 +22,7 @@ pub(crate) const MAX_BYTES: usize = 32 << 20;
 
 /// How many rows of `dim` values are kept when `asked` are wanted.
 pub(crate) fn capped(asked: usize, dim: usize) -> usize {
-    asked.min(MAX_BYTES / (2 * dim + 12))
+    asked.min(MAX_BYTES / dim.saturating_mul(2).saturating_add(12))
 }
 
 /// The sample.

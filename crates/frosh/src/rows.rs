@@ -17,8 +17,8 @@ use crate::names::names;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// The largest magnitude taken. Its square, summed over 2^26 rows, still fits single precision.
-pub(crate) const LIMIT: f32 = 1e15;
+/// The largest magnitude taken, 2^50: its square, summed over 2^26 rows, still fits single precision.
+pub(crate) const LIMIT: f32 = (1u64 << 50) as f32;
 
 /// How rows are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -106,33 +106,42 @@ fn magnitude_f32(row: &[f32]) -> f64 {
     f32::from_bits(crate::kernels::magnitude_bits(row)).into()
 }
 
-fn square_norm_f32(row: &[f32]) -> f64 {
+/// Sum of squares, in the same order for every element type, so that all have the same norm.
+fn square_norm<T: Copy + Into<f64>>(row: &[T]) -> f64 {
     // Sixteen partial sums: vectorises, and each stays short.
     let mut parts = [0f64; 16];
     for chunk in row.chunks(16) {
-        for (p, &x) in parts.iter_mut().zip(chunk) {
-            *p += f64::from(x) * f64::from(x);
+        for (p, x) in parts.iter_mut().zip(chunk) {
+            let x: f64 = (*x).into();
+            *p += x * x;
         }
     }
     parts.iter().sum()
 }
 
-fn centre_f32(row: &[f32], scale: f32, reference: &[f32], out: &mut [f32]) {
-    for ((o, &x), &r) in out.iter_mut().zip(row).zip(reference) {
-        *o = x * scale - r;
+/// `out * scale - reference` in place.
+fn centre_in_place(scale: f64, reference: &[f32], out: &mut [f32]) {
+    if scale == 1.0 {
+        out.iter_mut().zip(reference).for_each(|(o, r)| *o -= r);
+    } else {
+        // In double precision: the scale of a row of tiny values is beyond single.
+        for (o, r) in out.iter_mut().zip(reference) {
+            *o = (f64::from(*o) * scale - f64::from(*r)) as f32;
+        }
     }
 }
 
 impl Element for f32 {}
 impl sealed::Sealed for f32 {
     fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
-        centre_f32(row, scale as f32, reference, out);
+        out.copy_from_slice(row);
+        centre_in_place(scale, reference, out);
     }
     fn magnitude(row: &[Self]) -> f64 {
         magnitude_f32(row)
     }
     fn square_norm(row: &[Self]) -> f64 {
-        square_norm_f32(row)
+        square_norm(row)
     }
     fn to_f64(self) -> f64 {
         self.into()
@@ -153,7 +162,7 @@ impl sealed::Sealed for f64 {
         f64::from_bits(row.iter().fold(0, |m, x| m.max(x.abs().to_bits())))
     }
     fn square_norm(row: &[Self]) -> f64 {
-        row.iter().map(|x| x * x).sum()
+        square_norm(row)
     }
     fn to_f64(self) -> f64 {
         self
@@ -167,16 +176,14 @@ macro_rules! half_element {
         impl sealed::Sealed for $t {
             fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
                 row.convert_to_f32_slice(out);
-                for (o, &r) in out.iter_mut().zip(reference) {
-                    *o = *o * scale as f32 - r;
-                }
+                centre_in_place(scale, reference, out);
             }
             fn magnitude(row: &[Self]) -> f64 {
                 let largest = row.iter().fold(0, |m, x| m.max(x.to_bits() & 0x7fff));
                 Self::from_bits(largest).into()
             }
             fn square_norm(row: &[Self]) -> f64 {
-                row.iter().map(|x| f64::from(*x) * f64::from(*x)).sum()
+                square_norm(row)
             }
             fn to_f64(self) -> f64 {
                 self.into()
@@ -192,15 +199,14 @@ macro_rules! byte_element {
         impl Element for $t {}
         impl sealed::Sealed for $t {
             fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
-                for ((o, &x), &r) in out.iter_mut().zip(row).zip(reference) {
-                    *o = f32::from(x) * scale as f32 - r;
-                }
+                out.iter_mut().zip(row).for_each(|(o, x)| *o = f32::from(*x));
+                centre_in_place(scale, reference, out);
             }
             fn magnitude(_: &[Self]) -> f64 {
                 0.0 // every byte is finite and small
             }
             fn square_norm(row: &[Self]) -> f64 {
-                row.iter().map(|&x| i64::from(x) * i64::from(x)).sum::<i64>() as f64
+                square_norm(row)
             }
             fn to_f64(self) -> f64 {
                 self.into()

@@ -7,7 +7,7 @@
 //! batches changes nothing. A sub-block is compressed when the first row after it arrives, and a full
 //! buffer shrinks when the next block begins; so the state is a function of the rows seen, and as little
 //! as possible has been thrown away when somebody asks. Rows of an unfinished block take part in what
-//! is asked for: at most l/2 of them as they are, more of them as a block padded with zeros.
+//! is asked for: as they are if none of the block was compressed yet, else as a block padded with zeros.
 //!
 //! **Cost.** O(n d log l + n d l^2 / m) time; 2 l d floats, the shrink's work space and the reservoir,
 //! whatever n is. The shrink of one block runs beside the compression of the next where there are
@@ -205,15 +205,18 @@ impl Sketcher {
         // The first sub-block of a block needs a longer look-ahead than those after it.
         let mut count = 1 + (available - unit).saturating_sub(1) / unit;
         count = count.min(self.block.as_ref().map_or(1, Block::remaining));
+        // A block begins because enough rows have come, and a sub-block is used because a row follows
+        // it. So those rows must be good before anything happens; a shrink could not be undone.
+        let begins = if self.block.as_ref().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
         let used = &values[..count * unit * dim];
         let next = &values[count * unit * dim..][..dim];
-        let fine = kernels::usable(next) && self.use_rows(used);
-        if fine {
+        let fine = kernels::usable(next) && kernels::usable(&values[..begins * dim]);
+        if fine && self.use_rows(used) {
             self.rows += (count * unit) as u64;
             return Ok(count * unit);
         }
         // Nothing has changed. Take the rows before the first bad one, then refuse that.
-        let suspects = Rows::new(&values[..(count * unit + 1) * dim], dim)?;
+        let suspects = Rows::new(&values[..(count * unit + 1).max(begins) * dim], dim)?;
         match rows::check(&suspects) {
             Err(error @ (Error::NotFinite { row, .. } | Error::TooLarge { row, .. })) => {
                 self.take(&suspects.slice(0..row))?;
@@ -233,13 +236,6 @@ impl Sketcher {
             self.use_uncompressed(values, true);
             return true;
         };
-        // A shrink cannot be undone: before it, make sure that at least one sub-block is good.
-        if self.directions.is_short_of(block.q)
-            && block.done == 0
-            && !kernels::usable(&values[..block.p * dim])
-        {
-            return false;
-        }
         // No rows wait, so the buffer is free to remember what a bad row would spoil.
         let spoilt = block.q * dim;
         block.acc.resize(spoilt, 0.0);
@@ -346,18 +342,15 @@ impl Sketcher {
     fn flush(&mut self) {
         let dim = self.config.dim;
         let mut buffer = std::mem::take(&mut self.buffer);
-        let as_they_are = match &self.block {
-            Some(block) => block.done == 0 && self.waiting <= block.q,
-            None => true,
-        };
-        if as_they_are {
+        if self.block.as_ref().is_none_or(|block| block.done == 0) {
             if self.waiting > 0 {
                 self.use_uncompressed(&buffer[..self.waiting * dim], false);
             }
         } else {
             let p = self.block.as_ref().map_or(0, |block| block.p);
             if self.waiting > 0 {
-                buffer[self.waiting * dim..p.max(self.waiting) * dim].fill(0.0);
+                buffer.resize(p * dim, 0.0);
+                buffer[self.waiting * dim..].fill(0.0);
                 self.compress(&buffer[..p * dim], self.waiting, false);
             }
             self.end_block();

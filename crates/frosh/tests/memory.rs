@@ -1,0 +1,170 @@
+//! A sketcher's memory, counted by the allocator of this test binary.
+
+use faer::Mat;
+use frosh::{Config, Element, Method, Rows, Sketcher};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+const DIM: usize = 960;
+const L: usize = 256;
+const BATCH: usize = 1000;
+/// What the sketcher may hold beside its reservoir.
+const BOUND: usize = 3 * L * DIM * 4;
+/// 4,096 rows of halves with a scale, a key and a slot each, and what containers round up.
+const RESERVOIR: usize = 4096 * (2 * DIM + 12) + (64 << 10);
+
+/// The system's allocator, with a count. A reallocation counts as the two blocks that it may hold.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static LARGE: Mutex<Large> = Mutex::new(Large { live: [(0, 0); 64], at_peak: [(0, 0); 64] });
+/// Counts are of the whole process, so one test runs at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Address and size of blocks of 16 KB and more, for the report of a failure.
+struct Large {
+    live: [(usize, usize); 64],
+    at_peak: [(usize, usize); 64],
+}
+
+impl Large {
+    fn replace(&mut self, address: usize, by: (usize, usize)) {
+        if let Some(slot) = self.live.iter_mut().find(|(a, _)| *a == address) {
+            *slot = by;
+        }
+    }
+}
+
+// SAFETY: every block comes from the system's allocator and goes back to it, as it was asked for.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), SeqCst) + layout.size();
+        let higher = PEAK.fetch_max(live, SeqCst) < live;
+        // SAFETY: the caller's promises about `layout` are those that the system's allocator wants.
+        let block = unsafe { System.alloc(layout) };
+        if layout.size() >= 16 << 10 {
+            let mut large = LARGE.lock().unwrap();
+            large.replace(0, (block.addr(), layout.size()));
+            if higher {
+                large.at_peak = large.live;
+            }
+        }
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), SeqCst);
+        if layout.size() >= 16 << 10 {
+            LARGE.lock().unwrap().replace(block.addr(), (0, 0));
+        }
+        // SAFETY: `block` came from `alloc` above, that is from the system, with this layout.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// The large blocks that were live at the peak, and how many of each size.
+fn blocks_at_peak() -> String {
+    let mut sizes: Vec<usize> = LARGE.lock().unwrap().at_peak.iter().map(|(_, s)| *s).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let groups = sizes.chunk_by(|a, b| a == b).filter(|g| g[0] > 0);
+    groups.map(|g| format!("{} x {} B", g.len(), g[0])).collect::<Vec<_>>().join(", ")
+}
+
+/// Bytes above those before the sketcher was made.
+#[derive(Debug)]
+struct Held {
+    live: usize,
+    peak: usize,
+    reported: usize,
+}
+
+/// faer's matrix product sets aside address space for packing, twice the last-level cache, when a thread
+/// first multiplies, and keeps it while the thread lives. That is the thread's, not the sketcher's.
+fn make_packing_area() {
+    let before = LIVE.load(SeqCst);
+    let a = Mat::<f32>::zeros(L, L);
+    drop(&a * &a);
+    drop(a);
+    let area = LIVE.load(SeqCst) - before;
+    eprintln!("packing area of this thread, not counted: {area} B more than before");
+}
+
+/// Pushes batches from one buffer and looks when the sketcher has seen as many rows as told.
+fn watch<T: Element>(config: Config, looks: &[usize], value: fn(u32) -> T) -> Vec<Held> {
+    let mut batch: Vec<T> = (0..BATCH * DIM).map(|_| value(0)).collect();
+    let mut held = Vec::with_capacity(looks.len());
+    make_packing_area();
+    LARGE.lock().unwrap().live = [(0, 0); 64];
+    let before = LIVE.load(SeqCst);
+    PEAK.store(before, SeqCst);
+    let mut sketcher = Sketcher::new(config.threads(1)).unwrap();
+    for number in 1..=looks[looks.len() - 1] / BATCH {
+        for (i, x) in (0u32..).zip(&mut batch) {
+            // Any stream without much structure will do.
+            let hash = (i ^ (number as u32) << 20).wrapping_mul(0x9e37_79b1);
+            *x = value((hash ^ hash >> 15).wrapping_mul(0x85eb_ca77));
+        }
+        sketcher.push(Rows::new(&batch, DIM).unwrap()).unwrap();
+        if looks.contains(&(number * BATCH)) {
+            held.push(Held {
+                live: LIVE.load(SeqCst) - before,
+                peak: PEAK.load(SeqCst) - before,
+                reported: sketcher.bytes(),
+            });
+        }
+    }
+    held
+}
+
+fn check(name: &str, held: &[Held], reservoir: usize) {
+    let blocks = blocks_at_peak();
+    for h in held {
+        let most = BOUND + reservoir;
+        let share = (h.peak as f64 - reservoir as f64) / (L * DIM * 4) as f64;
+        eprintln!("{name}: {h:?}, peak beside the reservoir {share:.3} l d floats");
+        assert!(h.peak <= most, "{name}: {} B over; blocks: {blocks}", h.peak - most);
+        let off = h.reported as f64 / h.live as f64 - 1.0;
+        assert!(off.abs() <= 0.1, "{name}: bytes() is off by {off:.3}; blocks: {blocks}");
+    }
+    eprintln!("{name}: blocks at the peak: {blocks}");
+    let peaks: Vec<usize> = held.iter().map(|h| h.peak).collect();
+    assert!(peaks.windows(2).all(|p| p[0] == p[1]), "{name}: the peak grew: {peaks:?}");
+}
+
+fn single(hash: u32) -> f32 {
+    (hash >> 8) as f32 - (1 << 23) as f32
+}
+
+fn byte(hash: u32) -> u8 {
+    (hash >> 24) as u8
+}
+
+#[test]
+fn a_sketcher_holds_at_most_three_l_d_floats_and_its_reservoir() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    for (method, many) in
+        [(Method::Frosh, 1_000_000), (Method::FroshSparse, 1_000_000), (Method::Osh, 20_000)]
+    {
+        let config = Config::new(DIM).sketch_rows(L).method(method);
+        let held = watch(config.clone(), &[10_000, many], single);
+        check(method.as_str(), &held, RESERVOIR);
+        let held = watch(config, &[10_000, 20_000], byte);
+        check(&format!("{} of bytes", method.as_str()), &held, RESERVOIR);
+    }
+}
+
+#[test]
+fn without_a_reservoir_a_sketcher_holds_at_most_three_l_d_floats() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    for method in [Method::Frosh, Method::FroshSparse, Method::Osh] {
+        let config = Config::new(DIM).sketch_rows(L).method(method).reservoir_rows(0);
+        let held = watch(config.clone(), &[10_000, 30_000], single);
+        check(&format!("{} without reservoir", method.as_str()), &held, 0);
+        let held = watch(config, &[10_000, 30_000], byte);
+        check(&format!("{} of bytes without reservoir", method.as_str()), &held, 0);
+    }
+}
