@@ -87,13 +87,11 @@ impl Block {
             let reference = &reference[from..from + sum.len()];
             let mut scratch = vec![0f32; p * kernels::hadamard::STRIP];
             let mut seen = 0;
-            for (b, (rows, plan)) in rows.chunks_exact(p * dim).zip(&plans).enumerate() {
+            for (rows, plan) in rows.chunks_exact(p * dim).zip(&plans) {
                 let rows = Panel::new(rows, dim, from, sum.len());
-                let ahead = if b + 1 < count { p * dim } else { 0 };
                 seen = seen.max(match plan {
                     Plan::Srht { signs, picks } => {
-                        let job =
-                            kernels::hadamard::SubBlock { rows, reference, signs, picks, ahead };
+                        let job = kernels::hadamard::SubBlock { rows, reference, signs, picks };
                         kernels::hadamard::sub_block(isa, job, acc, sum, &mut scratch)
                     }
                     Plan::Sparse { buckets } => {

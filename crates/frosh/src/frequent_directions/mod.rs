@@ -70,9 +70,6 @@ pub(crate) struct FrequentDirections {
     eigen: Option<Box<Eigen>>,
 }
 
-/// Columns that are rotated together: l rows of it stay in the second-level cache.
-const STRIP: usize = 64;
-
 impl FrequentDirections {
     pub(crate) fn new(dim: usize, capacity: usize, index: ShrinkIndex) -> Self {
         debug_assert!(capacity >= 2 && capacity.is_multiple_of(2));
@@ -271,9 +268,11 @@ fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
 /// The first rows of `rows` become `map` times its first `map.ncols()` rows.
 fn rotate(pool: &Pool, map: MatRef<'_, f32>, rows: &mut [f32], dim: usize) {
     let (n_out, n_in) = (map.nrows(), map.ncols());
-    let mut strips: Vec<Vec<&mut [f32]>> = (0..dim.div_ceil(STRIP)).map(|_| Vec::new()).collect();
+    // Columns that are rotated together: as many as keep the strip in cache, fewer for more rows.
+    let width = ((1 << 14) / n_in.next_power_of_two()).clamp(64, 512);
+    let mut strips: Vec<Vec<&mut [f32]>> = (0..dim.div_ceil(width)).map(|_| Vec::new()).collect();
     for row in rows.chunks_exact_mut(dim).take(n_in) {
-        for (strip, part) in strips.iter_mut().zip(row.chunks_mut(STRIP)) {
+        for (strip, part) in strips.iter_mut().zip(row.chunks_mut(width)) {
             strip.push(part);
         }
     }
@@ -283,8 +282,8 @@ fn rotate(pool: &Pool, map: MatRef<'_, f32>, rows: &mut [f32], dim: usize) {
     let per_task = strips.len().div_ceil(tasks).max(1);
     let tasks: Vec<_> = strips.chunks_mut(per_task).collect();
     pool.each(tasks, |strips| {
-        let mut old = vec![0f32; n_in * STRIP];
-        let mut new = vec![0f32; n_out * STRIP];
+        let mut old = vec![0f32; n_in * width];
+        let mut new = vec![0f32; n_out * width];
         for strip in strips {
             let w = strip[0].len();
             for (to, from) in old.chunks_exact_mut(w).zip(strip.iter()) {

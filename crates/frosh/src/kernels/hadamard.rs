@@ -24,9 +24,6 @@ pub(crate) struct SubBlock<'a> {
     pub(crate) signs: &'a [f32],
     /// For each accumulator row: which transformed row to add, and its sign.
     pub(crate) picks: &'a [(u32, f32)],
-    /// How many floats further on the same place of the next sub-block lies, to be fetched meanwhile;
-    /// 0 if there is none.
-    pub(crate) ahead: usize,
 }
 
 /// Runs one sub-block and returns the largest magnitude found in the rows, as bits. `scratch` holds
@@ -120,9 +117,6 @@ unsafe fn strip<V: Vector>(
     }
 }
 
-/// Floats in a cache line.
-const FLOATS_PER_LINE: usize = 16;
-
 /// Subtracts the reference, sums, applies the signs, and does the first log2(R) levels.
 #[inline(always)]
 unsafe fn first_pass<V: Vector, const R: usize>(
@@ -143,11 +137,6 @@ unsafe fn first_pass<V: Vector, const R: usize>(
             let to = z.add(base * STRIP);
             let mut c = 0;
             while c < w {
-                if c % FLOATS_PER_LINE == 0 {
-                    for row in from {
-                        super::prefetch(row.wrapping_add(c + job.ahead));
-                    }
-                }
                 let r = V::load(reference.add(c));
                 let mut sum = V::load(sums.as_ptr().add(c));
                 let mut v = [r; R];
@@ -264,7 +253,6 @@ mod tests {
                         reference: &reference[from..from + width],
                         signs: &signs,
                         picks: &picks,
-                        ahead: p * d,
                     };
                     let mut views: Vec<&mut [f32]> = acc.iter_mut().map(|r| &mut r[..]).collect();
                     let largest = sub_block(isa, job, &mut views, &mut sum, &mut scratch);
@@ -301,7 +289,6 @@ mod tests {
                         reference: &[0.0; 37],
                         signs: &[1.0; 4],
                         picks: &[],
-                        ahead: 0,
                     };
                     let largest =
                         sub_block(isa, job, &mut [], &mut [0.0; 37], &mut vec![0.0; p * STRIP]);

@@ -258,19 +258,6 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// Asks for a line of memory to be brought into cache. Never faults, wherever it points.
-#[inline(always)]
-fn prefetch(at: *const f32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is only a hint; SSE is part of x86-64.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
-
 /// The largest magnitude in the panel, as bits. Reads row after row, which also brings the panel
 /// into cache in the order that memory likes best.
 #[inline(always)]

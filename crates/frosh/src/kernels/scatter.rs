@@ -9,7 +9,7 @@ use super::{Isa, Panel, Vector, dispatch};
 /// What to do with one sub-block.
 #[derive(Clone, Copy)]
 pub(crate) struct SubBlock<'a> {
-    /// The rows, an even number.
+    /// The rows.
     pub(crate) rows: Panel<'a>,
     /// Subtracted from every row.
     pub(crate) reference: &'a [f32],
@@ -26,8 +26,7 @@ pub(crate) fn sub_block(
 ) -> u32 {
     let width = job.rows.width;
     assert!(job.reference.len() == width && sum.len() == width);
-    assert!(job.buckets.len() == job.rows.rows && job.rows.rows.is_multiple_of(2));
-    assert!(acc.iter().all(|row| row.len() == width));
+    assert!(job.buckets.len() == job.rows.rows && acc.iter().all(|row| row.len() == width));
     dispatch!(isa, run(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f64]) -> u32)
 }
 
@@ -49,32 +48,25 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
             let main = w / V::LANES * V::LANES;
             let reference = job.reference.as_ptr().add(from);
             sums[..w].fill(0.0);
-            // Rows go in pairs, which halves the traffic of reference and sums.
-            for (i, pair) in job.buckets.chunks_exact(2).enumerate() {
-                let x = [0, 1].map(|r| job.rows.row(2 * i + r).as_ptr().add(from));
-                // One bucket may take both rows: each is stored before the next is loaded.
-                let to = [0, 1].map(|r| acc[pair[r].0 as usize].as_mut_ptr().add(from));
-                let s = [0, 1].map(|r| V::splat(pair[r].1));
+            for (i, &(h, sign)) in job.buckets.iter().enumerate() {
+                let row = job.rows.row(i).as_ptr().add(from);
+                let to = acc[h as usize].as_mut_ptr().add(from);
+                let s = V::splat(sign);
                 let mut c = 0;
                 while c < main {
-                    let (x0, x1) = (V::load(x[0].add(c)), V::load(x[1].add(c)));
-                    largest = [largest[0].max_bits(x0), largest[1].max_bits(x1)];
-                    let r = V::load(reference.add(c));
-                    let (y0, y1) = (x0.sub(r), x1.sub(r));
-                    let sum = V::load(sums.as_ptr().add(c)).add(y0.add(y1));
-                    sum.store(sums.as_mut_ptr().add(c));
-                    s[0].mul_add(y0, V::load(to[0].add(c))).store(to[0].add(c));
-                    s[1].mul_add(y1, V::load(to[1].add(c))).store(to[1].add(c));
+                    let x = V::load(row.add(c));
+                    largest[0] = largest[0].max_bits(x);
+                    let y = x.sub(V::load(reference.add(c)));
+                    V::load(sums.as_ptr().add(c)).add(y).store(sums.as_mut_ptr().add(c));
+                    s.mul_add(y, V::load(to.add(c))).store(to.add(c));
                     c += V::LANES;
                 }
                 for (c, sum) in sums[..w].iter_mut().enumerate().skip(main) {
-                    let (x0, x1) = (*x[0].add(c), *x[1].add(c));
-                    tail = tail.max_bits(x0).max_bits(x1);
-                    let r = *reference.add(c);
-                    let (y0, y1) = (x0 - r, x1 - r);
-                    *sum += y0 + y1;
-                    *to[0].add(c) += pair[0].1 * y0;
-                    *to[1].add(c) += pair[1].1 * y1;
+                    let x = *row.add(c);
+                    tail = tail.max_bits(x);
+                    let y = x - *reference.add(c);
+                    *sum += y;
+                    *to.add(c) += sign * y;
                 }
             }
             for (total, s) in sum[from..from + w].iter_mut().zip(&sums) {
@@ -92,7 +84,7 @@ mod tests {
 
     #[test]
     fn every_instruction_set_equals_the_definition() {
-        let (p, d, q) = (10usize, 1100usize, 4usize);
+        let (p, d, q) = (9usize, 1100usize, 4usize);
         let rows: Vec<f32> = (0..p * d).map(|i| (i * 7919 % 61) as f32 - 30.0).collect();
         let reference: Vec<f32> = (0..d).map(|i| (i % 5) as f32).collect();
         let buckets: Vec<(u32, f32)> = (0..p as u32)
