@@ -77,7 +77,10 @@ impl Block {
         let count = rows.len() / (p * dim);
         let plans = self.plan(count, live);
         self.acc.resize(self.q * dim, 0.0);
-        let width = panel_width(dim, p, pool.threads());
+        // The sparse embedding only adds: on rows of moderate width one thread keeps up with memory, and two
+        // that read half of every row each were slower. The shrink still runs beside it.
+        let narrow = self.kind == Kind::Sparse && dim < 4096;
+        let width = panel_width(dim, p, if narrow { 1 } else { pool.threads() });
         let mut panels = columns(&mut self.acc, dim, width, sum);
         let largest = std::sync::atomic::AtomicU32::new(0);
         let isa = Isa::detect();
