@@ -8,7 +8,7 @@
 //!
 //! This folder holds all intrinsics and nearly all `unsafe` code of the crate. The public functions
 //! of each kernel are safe: they check every length, then pick the widest instruction set that the
-//! CPU has, at run time. The portable vector is four floats wide, which compilers turn into SSE2 on
+//! CPU has, at run time. The portable vector is four floats wide, which compilers can turn into SSE2 on
 //! x86-64 and NEON on aarch64. The one-float vector serves the last columns and is the scalar twin
 //! that the tests compare with.
 //!
