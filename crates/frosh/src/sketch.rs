@@ -278,3 +278,30 @@ fn fix_sign(column: ColMut<'_, f64>) {
         column.iter_mut().for_each(|x| *x = -*x);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Method, Rows, Sketcher};
+
+    #[test]
+    fn directions_are_orthonormal_before_they_are_rounded() {
+        let dim = 40;
+        // A steep spectrum, and fewer independent rows than directions in the second case.
+        for (n, method) in [(500, Method::Frosh), (7, Method::Frosh), (500, Method::Osh)] {
+            let data: Vec<f32> = (0..n * dim)
+                .map(|e| ((e * e) % 1009) as f32 / (1.0 + (e % dim) as f32).powi(4))
+                .collect();
+            let config = Config::new(dim).sketch_rows(48).block_rows(64).method(method);
+            let mut sketcher = Sketcher::new(config).unwrap();
+            sketcher.push(Rows::new(&data, dim).unwrap()).unwrap();
+            let w = sketcher.finish().principal(24).vectors;
+            let gram = w.transpose() * &w;
+            for i in 0..24 {
+                for j in 0..24 {
+                    let want = f64::from(u8::from(i == j));
+                    assert!((gram[(i, j)] - want).abs() <= 1e-10, "{method:?} n={n} {i} {j}");
+                }
+            }
+        }
+    }
+}

@@ -39,7 +39,7 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
     // SAFETY: columns stay below the width that every row, the reference and the accumulator have;
     // `acc[h]` is checked by the slice.
     unsafe {
-        let mut largest = [V::splat(0.0); 2];
+        let mut largest = V::splat(0.0);
         let mut tail = 0f32;
         let width = job.rows.width;
         let mut from = 0;
@@ -55,7 +55,7 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
                 let mut c = 0;
                 while c < main {
                     let x = V::load(row.add(c));
-                    largest[0] = largest[0].max_bits(x);
+                    largest = largest.max_bits(x);
                     let y = x.sub(V::load(reference.add(c)));
                     V::load(sums.as_ptr().add(c)).add(y).store(sums.as_mut_ptr().add(c));
                     s.mul_add(y, V::load(to.add(c))).store(to.add(c));
@@ -74,7 +74,7 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
             }
             from += w;
         }
-        tail.largest().max(largest[0].largest()).max(largest[1].largest())
+        tail.largest().max(largest.largest())
     }
 }
 
