@@ -103,10 +103,20 @@ impl Codes {
     /// The `k` nearest rows here for each row of `queries`, nearest first, equal ones by id; fewer
     /// where there are fewer rows.
     pub fn nearest(&self, queries: &Codes, k: usize) -> Result<Vec<Vec<Neighbour>>> {
+        self.nearest_on(Pool::all(), queries, k)
+    }
+
+    /// [`Codes::nearest`] on a pool of the caller's.
+    pub fn nearest_on(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        k: usize,
+    ) -> Result<Vec<Vec<Neighbour>>> {
         self.check_same_hasher(queries)?;
         let mut found: Vec<Vec<Neighbour>> = vec![Vec::new(); queries.len()];
         let jobs = found.iter_mut().enumerate().collect();
-        Pool::all().each(jobs, |(q, found)| {
+        pool.each(jobs, |(q, found)| {
             let query = queries.row(q);
             let rows = self.data.chunks_exact(self.bytes_per_row()).zip(0u64..);
             let mut all: Vec<Neighbour> =
@@ -122,7 +132,7 @@ impl Codes {
         Ok(found)
     }
 
-    fn check_same_hasher(&self, other: &Codes) -> Result<()> {
+    pub(crate) fn check_same_hasher(&self, other: &Codes) -> Result<()> {
         if self.hasher == other.hasher && self.bits == other.bits {
             return Ok(());
         }

@@ -14,13 +14,15 @@ use half::f16;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version written, and the newest that is read.
 const VERSION: u32 = 1;
+/// The longest header of a file that is looked at; safetensors' own limit.
+const MAX_HEADER: u64 = 100_000_000;
 
 /// A kind of content that has a file format.
 pub(crate) trait Saved: Sized {
@@ -85,17 +87,21 @@ impl Writer {
         let facts = self.facts.iter().map(|(k, v)| (*k, v.as_str()));
         let sum = checksum(facts, self.tensors.iter().map(|t| &t.3[..]));
         self.facts.insert("checksum", sum);
-        let mut header = serde_json::Map::new();
-        header.insert("__metadata__".into(), serde_json::json!(self.facts));
+        // Keys in the order of their names, written here: a JSON library may be built to keep another.
+        let mut entries =
+            BTreeMap::from([("__metadata__", serde_json::json!(self.facts).to_string())]);
         let mut at = 0;
         for (name, dtype, shape, bytes) in &self.tensors {
             let end = at + bytes.len();
+            let shape = serde_json::json!(shape);
             let entry =
-                serde_json::json!({"dtype": dtype, "shape": shape, "data_offsets": [at, end]});
-            header.insert((*name).into(), entry);
+                format!(r#"{{"data_offsets":[{at},{end}],"dtype":"{dtype}","shape":{shape}}}"#);
+            entries.insert(name, entry);
             at = end;
         }
-        let mut header = serde_json::Value::Object(header).to_string().into_bytes();
+        let entries: Vec<String> =
+            entries.iter().map(|(name, entry)| format!(r#""{name}":{entry}"#)).collect();
+        let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
         header.resize(header.len().next_multiple_of(8), b' ');
         let mut out = Vec::with_capacity(8 + header.len() + at);
         out.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -160,6 +166,11 @@ impl<'a> Reader<'a> {
             return Err(Error::file(why));
         }
         Ok(Self { facts, tensors })
+    }
+
+    /// A fact that may be missing.
+    pub(crate) fn optional(&self, name: &str) -> Option<&str> {
+        self.facts.get(name).map(String::as_str)
     }
 
     /// A fact, parsed.
@@ -283,6 +294,26 @@ pub(crate) fn load<T: Saved>(path: &Path) -> Result<T> {
         Error::File { path: None, why } => Error::File { path: Some(path.to_owned()), why },
         other => Error::File { path: Some(path.to_owned()), why: other.to_string() },
     })
+}
+
+/// The format that a file says it is of, from its header alone; `None` if it is no safetensors file or
+/// names no format.
+pub(crate) fn format_of(path: &Path) -> Result<Option<String>> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let file = std::fs::File::open(path).map_err(io)?;
+    let mut length = Vec::new();
+    (&file).take(8).read_to_end(&mut length).map_err(io)?;
+    let Ok(length) = <[u8; 8]>::try_from(length) else { return Ok(None) };
+    // Our headers are a few kilobytes; a note makes them longer by its length.
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER {
+        return Ok(None);
+    }
+    let mut header = Vec::new();
+    (&file).take(length).read_to_end(&mut header).map_err(io)?;
+    let header: Option<serde_json::Value> = serde_json::from_slice(&header).ok();
+    let format = header.as_ref().and_then(|h| h["__metadata__"]["format"].as_str());
+    Ok(format.map(str::to_owned))
 }
 
 /// Gives a type the four public ways to and from a file.

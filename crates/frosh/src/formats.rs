@@ -22,6 +22,34 @@ saved!(Sketch);
 saved!(Hasher);
 saved!(Codes);
 
+/// A file of any of the four kinds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AnyFile {
+    /// A learner in the middle of its stream.
+    Sketcher(Box<Sketcher>),
+    /// What was learned.
+    Sketch(Box<Sketch>),
+    /// A model.
+    Hasher(Box<Hasher>),
+    /// Packed codes.
+    Codes(Codes),
+}
+
+impl AnyFile {
+    /// Reads a file of whichever kind it is; `None` if it is none of frosh's.
+    pub fn load(path: impl AsRef<std::path::Path>) -> Result<Option<Self>> {
+        let path = path.as_ref();
+        Ok(match crate::file::format_of(path)?.as_deref() {
+            Some(Sketcher::FORMAT) => Some(Self::Sketcher(Box::new(Sketcher::load(path)?))),
+            Some(Sketch::FORMAT) => Some(Self::Sketch(Box::new(Sketch::load(path)?))),
+            Some(Hasher::FORMAT) => Some(Self::Hasher(Box::new(Hasher::load(path)?))),
+            Some(Codes::FORMAT) => Some(Self::Codes(Codes::load(path)?)),
+            _ => None,
+        })
+    }
+}
+
 fn write_directions(file: &mut Writer, dim: usize, fd: &FrequentDirections) {
     file.fact("sketch_rows", fd.capacity());
     file.fact("shrink_index", fd.index());
@@ -135,6 +163,9 @@ impl Saved for Sketcher {
         file.fact("config_reservoir_rows", config.reservoir_rows);
         file.fact("block_rows", config.block_rows.unwrap_or(0));
         file.fact("rows", self.rows);
+        if !self.note.is_empty() {
+            file.fact("note", &self.note);
+        }
         file.fact("rows_before_block", self.centering.before);
         file.fact("rows_in_block", self.centering.rows);
         file.f64s("mean", &[dim], &self.centering.mean);
@@ -174,6 +205,7 @@ impl Saved for Sketcher {
         sketcher.directions = directions;
         sketcher.reservoir = reservoir;
         sketcher.rows = read_rows(file)?;
+        sketcher.note = file.optional("note").unwrap_or_default().to_owned();
         sketcher.centering.before = file.fact("rows_before_block")?;
         sketcher.centering.rows = file.fact("rows_in_block")?;
         sketcher.centering.mean = file.f64s("mean", &[Some(dim)])?;

@@ -25,7 +25,7 @@
 //! ```
 
 use crate::codes::{Codes, HasherId};
-use crate::config::Method;
+use crate::config::{Config, Method};
 use crate::error::{Error, Result};
 use crate::kernels::{Isa, project};
 use crate::pool::Pool;
@@ -76,6 +76,62 @@ pub(crate) struct Facts {
     pub(crate) exact_centre: bool,
 }
 
+/// Refuses a number of bits or a rotation that such a sketch cannot give.
+fn possible(
+    method: Method,
+    dim: usize,
+    sketch_rows: usize,
+    sampled: bool,
+    bits: usize,
+    rotation: Rotation,
+) -> Result<()> {
+    if bits == 0 {
+        return Err(Error::setting("bits", 0, "a code has at least 1 bit"));
+    }
+    let refuse = |limit, limit_name, advice| Err(Error::Bits { bits, limit, limit_name, advice });
+    if method == Method::Lsh {
+        let most = 1 << 16;
+        if bits > most {
+            return refuse(most, "LSH", "ask for fewer bits");
+        }
+        if rotation != Rotation::None {
+            return Err(Error::Rotation {
+                rotation: rotation.as_str(),
+                needs: "learned directions, which LSH has not".into(),
+                advice: "use none",
+            });
+        }
+        return Ok(());
+    }
+    if bits > dim {
+        return refuse(dim, "the dimension of the rows", "ask for fewer bits");
+    }
+    if bits > sketch_rows / 2 {
+        let advice = "sketch again with at least twice as many sketch rows as bits";
+        return refuse(sketch_rows / 2, "half the sketch rows", advice);
+    }
+    if rotation == Rotation::Itq && !sampled {
+        return Err(Error::Rotation {
+            rotation: "itq",
+            needs: "a reservoir of rows, and this sketch has none".into(),
+            advice: "use random or isotropic, or sketch again with a reservoir",
+        });
+    }
+    Ok(())
+}
+
+impl Config {
+    /// Refuses, before any row was read, what [`Sketch::hasher_with`] would refuse after the last; `None` is
+    /// the default rotation.
+    pub fn check_hasher(&self, bits: usize, rotation: Option<Rotation>) -> Result<()> {
+        let sampled = self.reservoir_rows > 0;
+        // The default is always a possible one.
+        let default = if self.method == Method::Lsh { Rotation::None } else { Rotation::Random };
+        let rotation = rotation.unwrap_or(default);
+        possible(self.method, self.dim, self.sketch_rows, sampled, bits, rotation)
+    }
+}
+
 impl Sketch {
     /// A hasher of `bits` bits with the default rotation.
     pub fn hasher(&self, bits: usize) -> Result<Hasher> {
@@ -122,43 +178,11 @@ impl Sketch {
     }
 
     fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
-        if bits == 0 {
-            return Err(Error::setting("bits", 0, "a code has at least 1 bit"));
-        }
-        if self.rows == 0 {
+        if self.rows == 0 && bits > 0 {
             return Err(Error::Empty);
         }
-        let refuse =
-            |limit, limit_name, advice| Err(Error::Bits { bits, limit, limit_name, advice });
-        if self.method == Method::Lsh {
-            let most = 1 << 16;
-            if bits > most {
-                return refuse(most, "LSH", "ask for fewer bits");
-            }
-            if rotation != Rotation::None {
-                return Err(Error::Rotation {
-                    rotation: rotation.as_str(),
-                    needs: "learned directions, which LSH has not".into(),
-                    advice: "use none",
-                });
-            }
-            return Ok(());
-        }
-        if bits > self.dim {
-            return refuse(self.dim, "the dimension of the rows", "ask for fewer bits");
-        }
-        if bits > self.sketch_rows() / 2 {
-            let advice = "sketch again with at least twice as many sketch rows as bits";
-            return refuse(self.sketch_rows() / 2, "half the sketch rows", advice);
-        }
-        if rotation == Rotation::Itq && self.reservoir.len() == 0 {
-            return Err(Error::Rotation {
-                rotation: "itq",
-                needs: "a reservoir of rows, and this sketch has none".into(),
-                advice: "use random or isotropic, or sketch again with a reservoir",
-            });
-        }
-        Ok(())
+        let sampled = self.reservoir.len() > 0;
+        possible(self.method, self.dim, self.sketch_rows(), sampled, bits, rotation)
     }
 
     /// W of LSH: independent standard normal entries.

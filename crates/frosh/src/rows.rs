@@ -74,6 +74,11 @@ impl<'a, T: Element> Rows<'a, T> {
         &self.data[i * self.dim..(i + 1) * self.dim]
     }
 
+    /// Refuses the first row that holds NaN, infinity or a magnitude too large to be squared.
+    pub fn check(&self) -> Result<()> {
+        check(self)
+    }
+
     /// Some of the rows.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         Self { data: &self.data[range.start * self.dim..range.end * self.dim], dim: self.dim }
@@ -107,7 +112,7 @@ fn magnitude_f32(row: &[f32]) -> f64 {
 }
 
 /// Sum of squares, in the same order for every element type, so that all have the same norm.
-fn square_norm<T: Copy + Into<f64>>(row: &[T]) -> f64 {
+pub(crate) fn square_norm<T: Copy + Into<f64>>(row: &[T]) -> f64 {
     // Sixteen partial sums: vectorises, and each stays short.
     let mut parts = [0f64; 16];
     for chunk in row.chunks(16) {
@@ -256,15 +261,25 @@ pub(crate) fn load<T: Element>(
     if !usable(T::magnitude(row)) {
         return Err(refuse(row, number));
     }
-    let scale = match metric {
+    T::centre(row, scale(row, metric), reference, out);
+    Ok(())
+}
+
+/// What `metric` multiplies a row by.
+fn scale<T: Element>(row: &[T], metric: Metric) -> f64 {
+    match metric {
         Metric::L2 => 1.0,
         Metric::Cosine => {
             let norm = T::square_norm(row).sqrt();
             if norm > 0.0 { 1.0 / norm } else { 0.0 }
         }
-    };
-    T::centre(row, scale, reference, out);
-    Ok(())
+    }
+}
+
+/// Writes a row that was checked to `out`, made ready for `metric`, with all its digits.
+pub(crate) fn widen<T: Element>(row: &[T], metric: Metric, out: &mut [f64]) {
+    let scale = scale(row, metric);
+    out.iter_mut().zip(row).for_each(|(o, x)| *o = x.to_f64() * scale);
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ pub struct Sketcher {
     pub(crate) waiting: usize,
     pub(crate) reservoir: Reservoir,
     pub(crate) rows: u64,
+    pub(crate) note: String,
 }
 
 impl Sketcher {
@@ -80,6 +81,7 @@ impl Sketcher {
             waiting: 0,
             reservoir: Reservoir::new(dim, reservoir::capped(config.reservoir_rows, dim)),
             rows: 0,
+            note: String::new(),
             config: Config { block_rows: Some(m), ..config },
             pool,
         })
@@ -93,6 +95,33 @@ impl Sketcher {
     /// Values per row.
     pub fn dim(&self) -> usize {
         self.config.dim
+    }
+
+    /// Rows l of the sketch.
+    pub fn sketch_rows(&self) -> usize {
+        self.config.sketch_rows
+    }
+
+    /// Rows m of a block that is compressed at once.
+    pub fn block_rows(&self) -> usize {
+        self.config.block_rows.unwrap_or(0)
+    }
+
+    /// A text of the caller's that is saved with the state: where in its input the stream stands, say.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// Sets the note.
+    pub fn set_note(&mut self, note: impl Into<String>) {
+        self.note = note.into();
+    }
+
+    /// Goes on with another number of threads, which files do not remember; 0 is one for every core.
+    pub fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.pool = Pool::new(threads)?;
+        self.config.threads = threads;
+        Ok(())
     }
 
     /// Heap bytes in use.

@@ -1,0 +1,169 @@
+//! The command line: what every verb shares, and the table of verbs.
+
+use crate::verbs;
+use clap::{Args, Parser, Subcommand};
+use frosh::{Method, Metric, Rotation};
+use frosh_io::{Format, Kind, Options};
+
+const EXAMPLES: &str = "\
+Examples:
+  frosh demo                                            see the whole job on made-up data
+  frosh train vectors.npy --bits 64 -o model.frosh      learn codes of 8 bytes
+  frosh encode model.frosh vectors.npy -o codes.frosh   turn vectors into codes
+  frosh search model.frosh codes.frosh --queries q.npy  find the nearest 10
+
+Formats: npy npz fvecs bvecs ivecs fbin f16bin u8bin i8bin parquet arrow hdf5 idx libsvm csv tsv raw;
+the plain ones also packed as .gz or .zst. A folder or a pattern ('part-*.npy') is one stream.";
+
+/// Learns short binary codes for vectors in one pass over a stream, in constant memory, on one machine or
+/// on many, and finds neighbours by them.
+#[derive(Parser)]
+#[command(name = "frosh", version, after_help = EXAMPLES, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Options of every verb.
+#[derive(Args, Clone)]
+pub(crate) struct Common {
+    /// Print one JSON object (or one for each line) instead of text
+    #[arg(long, global = true, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// No progress bar and no summary
+    #[arg(long, short, global = true, help_heading = "Output")]
+    pub(crate) quiet: bool,
+    /// Threads to work on; 0 is one for every core. Results do not depend on it
+    #[arg(long, global = true, default_value_t = 0, value_name = "N", hide_default_value = true)]
+    pub(crate) threads: usize,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Show the whole job on data made on the spot: nothing to download
+    Demo(verbs::demo::Demo),
+    /// Learn a model from vectors, in one pass
+    Train(verbs::train::Train),
+    /// Learn one worker's share, to be merged (DFROSH)
+    Sketch(verbs::sketch::Sketch),
+    /// Make one sketch of many
+    Merge(verbs::merge::Merge),
+    /// Make a model from a sketch
+    Fit(verbs::fit::Fit),
+    /// Turn vectors into packed codes
+    Encode(verbs::encode::Encode),
+    /// Find the nearest codes for query vectors
+    Search(verbs::search::Search),
+    /// Measure a model: MAP and recall against exact neighbours
+    Eval(verbs::eval::Eval),
+    /// Tell what is in a sketch, model, codes or data file
+    Inspect(verbs::inspect::Inspect),
+    /// Turn vectors from one format into another
+    Convert(verbs::convert::Convert),
+    /// Print a completion script for a shell
+    Completions(verbs::completions::Completions),
+    /// Write the manual pages
+    Man(verbs::completions::Man),
+}
+
+/// Where vectors come from.
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct Reading {
+    /// Format of the data, where neither content nor name tells
+    #[arg(long, value_name = "NAME", value_parser = format_name)]
+    pub(crate) format: Option<Format>,
+    /// Column with the vectors (Parquet, Arrow)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) column: Option<String>,
+    /// Data set (HDF5) or array (.npz)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) dataset: Option<String>,
+    /// Dimension of the rows (raw, LIBSVM)
+    #[arg(long, value_name = "N")]
+    pub(crate) dim: Option<usize>,
+    /// Element type of raw input: f16, f32, f64, u8 or i8
+    #[arg(long, value_name = "TYPE", value_parser = kind_name)]
+    pub(crate) raw_type: Option<Kind>,
+}
+
+impl Reading {
+    pub(crate) fn options(&self, skip_bad: bool) -> Options {
+        Options {
+            format: self.format,
+            column: self.column.clone(),
+            dataset: self.dataset.clone(),
+            dim: self.dim,
+            kind: self.raw_type,
+            skip_bad,
+        }
+    }
+}
+
+/// How a sketch is learned.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Learning")]
+pub(crate) struct Learning {
+    /// frosh, frosh-sparse (fewer operations), osh (no compression, slow) or lsh (random)
+    #[arg(long, default_value_t = Method::Frosh, value_name = "NAME")]
+    pub(crate) method: Method,
+    /// How vectors are compared: l2 or cosine
+    #[arg(long, default_value_t = Metric::L2, value_name = "NAME")]
+    pub(crate) metric: Metric,
+    /// Rows of the sketch: even, at least twice the bits. More is more accurate and slower
+    #[arg(long, value_name = "N")]
+    pub(crate) sketch_rows: Option<usize>,
+    /// Rows that are compressed together: a power of two
+    #[arg(long, value_name = "N")]
+    pub(crate) block_rows: Option<usize>,
+    /// Rows sampled for the itq rotation; 0 for none
+    #[arg(long, default_value_t = 4096, value_name = "N")]
+    pub(crate) reservoir: usize,
+    /// Seed of all randomness: the same seed and rows give the same file
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Leave out rows with NaN, infinity or nulls instead of stopping at them
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    /// Save the state here every so often; started again after a crash with the same arguments, go on from it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checkpoint: Option<std::path::PathBuf>,
+    /// Seconds between checkpoints
+    #[arg(long, default_value_t = 30.0, value_name = "SECONDS", requires = "checkpoint")]
+    pub(crate) checkpoint_every: f64,
+}
+
+/// How a model is made from a sketch.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct Fitting {
+    /// Bits of a code: 64 is 8 bytes for each vector
+    #[arg(long, short, default_value_t = 64, value_name = "N")]
+    pub(crate) bits: usize,
+    /// none, random, isotropic or itq; by default itq where the sample of rows is large enough, else random
+    #[arg(long, value_name = "NAME")]
+    pub(crate) rotation: Option<Rotation>,
+}
+
+pub(crate) fn format_name(name: &str) -> Result<Format, String> {
+    name.parse()
+}
+
+pub(crate) fn kind_name(name: &str) -> Result<Kind, String> {
+    Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        let known: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        format!("{name:?} is no element type; use one of {}", known.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

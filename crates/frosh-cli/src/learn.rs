@@ -1,0 +1,134 @@
+//! Learning from files: what `train` and `sketch` share.
+
+use crate::args::{Common, Fitting, Learning, Reading};
+use crate::checkpoint::Checkpoint;
+use crate::progress::Progress;
+use anyhow::{Result, bail};
+use frosh::{Config, Sketcher};
+use frosh_io::{Vectors, for_values, rows};
+use serde_json::json;
+use std::time::Instant;
+
+/// What came of it.
+pub(crate) struct Learned {
+    /// The state after the last row.
+    pub(crate) sketcher: Sketcher,
+    /// To be removed once the result is written.
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// Rows that an earlier run had done.
+    pub(crate) resumed_at: u64,
+    /// Rows left out as bad.
+    pub(crate) left_out: u64,
+    /// Seconds spent waiting for data.
+    pub(crate) read: f64,
+    /// Seconds spent learning.
+    pub(crate) sketch: f64,
+    pub(crate) bytes_per_row: usize,
+}
+
+/// Something to be done after every so many rows.
+pub(crate) type Refresh<'a> = Option<(u64, &'a dyn Fn(&Sketcher) -> Result<()>)>;
+
+/// Reads the data once and learns from it. What would be refused at the end is refused at the start.
+pub(crate) fn learn(
+    data: &[String],
+    reading: &Reading,
+    learning: &Learning,
+    worker: u64,
+    common: &Common,
+    fitting: Option<&Fitting>,
+    refresh: Refresh<'_>,
+) -> Result<Learned> {
+    let vectors = Vectors::open(data, &reading.options(learning.skip_bad))?;
+    let config = config(&vectors, learning, fitting, worker, common.threads);
+    if let Some(fitting) = fitting {
+        config.resolved_block_rows()?;
+        config.check_hasher(fitting.bits, fitting.rotation)?;
+    }
+    let mut sketcher = Sketcher::new(config)?;
+    let settings = json!({
+        "method": learning.method.as_str(),
+        "metric": learning.metric.as_str(),
+        "sketch_rows": sketcher.sketch_rows(),
+        "block_rows": sketcher.block_rows(),
+        "reservoir": learning.reservoir,
+        "seed": learning.seed,
+        "worker": worker,
+        "skip_bad": learning.skip_bad,
+        "dim": vectors.dim(),
+        "dataset": reading.dataset,
+        "column": reading.column,
+    });
+    let mut checkpoint = match &learning.checkpoint {
+        Some(path) => Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors)?),
+        None => None,
+    };
+    if let Some(resumed) = checkpoint.as_ref().map_or(Ok(None), Checkpoint::load)? {
+        sketcher = resumed;
+        sketcher.set_threads(common.threads)?;
+    }
+    let resumed_at = sketcher.rows();
+    let bytes_per_row = vectors.dim() * vectors.kind().bytes();
+    let mut progress = Progress::new("learning", vectors.rows(), bytes_per_row, common.quiet);
+    progress.start_at(resumed_at);
+    let mut batches = vectors.batches_from(resumed_at);
+    let (mut read, mut sketch) = (0.0, 0.0);
+    loop {
+        let clock = Instant::now();
+        let Some(batch) = batches.next()? else { break };
+        read += clock.elapsed().as_secs_f64();
+        let mut from = 0;
+        while from < batch.len() {
+            let left = batch.len() - from;
+            let count = match refresh {
+                Some((every, _)) => left.min((every - sketcher.rows() % every) as usize),
+                None => left,
+            };
+            let clock = Instant::now();
+            for_values!(batch.values(), v => {
+                let piece = rows(v, batch.dim()).slice(from..from + count);
+                sketcher.push(piece).map_err(|e| batch.explain(e, from))?;
+            });
+            sketch += clock.elapsed().as_secs_f64();
+            from += count;
+            match refresh {
+                Some((every, write)) if sketcher.rows().is_multiple_of(every) => write(&sketcher)?,
+                _ => {}
+            }
+        }
+        progress.add(batch.len());
+        if let Some(checkpoint) = &mut checkpoint {
+            checkpoint.save_if_due(&mut sketcher)?;
+        }
+    }
+    if sketcher.rows() == 0 {
+        bail!("there are no rows to learn from: the data is empty, or every row was left out");
+    }
+    let left_out = batches.left_out();
+    Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })
+}
+
+fn config(
+    vectors: &Vectors,
+    learning: &Learning,
+    fitting: Option<&Fitting>,
+    worker: u64,
+    threads: usize,
+) -> Config {
+    let mut config = Config::new(vectors.dim())
+        .method(learning.method)
+        .metric(learning.metric)
+        .reservoir_rows(learning.reservoir)
+        .seed(learning.seed)
+        .worker(worker)
+        .threads(threads);
+    // The paper's l: twice the bits. A sketch that does not know its bits yet is made for 128.
+    let default = fitting.map(|fitting| 2 * fitting.bits.max(1));
+    if let Some(rows) = learning.sketch_rows.or(default) {
+        config = config.sketch_rows(rows);
+    }
+    if let Some(rows) = learning.block_rows {
+        config = config.block_rows(rows);
+    }
+    config
+}

@@ -1,0 +1,99 @@
+//! `frosh convert`: from one format to another.
+
+use crate::args::{Common, Reading, format_name, kind_name};
+use crate::output::{count, print, print_json, seconds};
+use crate::progress::Progress;
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh_io::{Format, Kind, Output, Target, Vectors};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Turn vectors from one format into another; the names tell which. Many files can become one.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh convert sift_base.fvecs sift.npy
+  frosh convert glove-100-angular.hdf5 --dataset test queries.fbin
+  frosh convert 'shards/*.parquet' --column embedding all.f16bin
+  frosh convert vectors.npy - --to csv | head -3
+
+Floats are rounded to the type that is written; a value that an integer type cannot hold is an error.")]
+pub(crate) struct Convert {
+    /// Files, folders or patterns of vectors, then the file to write; - is standard input or output
+    #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]
+    paths: Vec<String>,
+    /// Format to write, where the name does not tell
+    #[arg(long, value_name = "NAME", value_parser = format_name)]
+    to: Option<Format>,
+    /// Element type to write, in formats that leave it open: f16, f32, f64, u8 or i8
+    #[arg(long = "type", value_name = "TYPE", value_parser = kind_name)]
+    kind: Option<Kind>,
+    /// Name of the column, data set or array to write
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Leave out rows with NaN, infinity or nulls instead of stopping at them
+    #[arg(long)]
+    skip_bad: bool,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+impl Convert {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        let start = Instant::now();
+        let Some((to, from)) = self.paths.split_last() else { bail!("nothing to convert") };
+        let to = PathBuf::from(to);
+        let Some(format) = self.to.or_else(|| Format::of_name(&to)) else {
+            bail!("{}: the name tells no format: choose one with --to", to.display());
+        };
+        let vectors = Vectors::open(from, &self.reading.options(self.skip_bad))?;
+        let target = Target {
+            format,
+            kind: self.kind.unwrap_or(vectors.kind()),
+            dim: vectors.dim(),
+            rows: vectors.rows(),
+            name: self.name.clone(),
+        };
+        let mut output = Output::create(&to, &target)?;
+        let bytes_per_row = vectors.dim() * vectors.kind().bytes();
+        let mut progress = Progress::new("converting", vectors.rows(), bytes_per_row, common.quiet);
+        let mut batches = vectors.batches();
+        while let Some(batch) = batches.next()? {
+            output.write(batch)?;
+            progress.add(batch.len());
+        }
+        drop(progress);
+        let (rows, left_out) = (output.rows(), batches.left_out());
+        output.finish()?;
+        let elapsed = start.elapsed().as_secs_f64();
+        if to.as_os_str() == "-" {
+            return Ok(());
+        }
+        if common.json {
+            return print_json(&json!({
+                "file": to.display().to_string(),
+                "format": format.name(),
+                "rows": rows,
+                "dim": vectors.dim(),
+                "type": target.kind().name(),
+                "left_out": left_out,
+                "seconds": elapsed,
+            }));
+        }
+        if common.quiet {
+            return Ok(());
+        }
+        let mut text = format!(
+            "{}: {} rows of {} dimensions, {format}, in {}\n",
+            to.display(),
+            count(rows),
+            vectors.dim(),
+            seconds(elapsed)
+        );
+        if left_out > 0 {
+            text += &format!("{} rows could not be used and were left out\n", count(left_out));
+        }
+        print(&text)
+    }
+}

@@ -1,0 +1,167 @@
+//! `frosh encode`: vectors to packed codes.
+
+use crate::args::{Common, Reading};
+use crate::output::{count, print, print_json, seconds, size};
+use crate::progress::Progress;
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh::{Codes, Hasher, Pool};
+use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, Whole, for_values, rows};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Turn vectors into packed codes.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh encode model.frosh vectors.npy -o codes.frosh    a file that knows its model
+  frosh encode model.frosh vectors.npy -o codes.npy      a plain uint8 array, for FAISS and NumPy
+  frosh encode model.frosh shard-*/ -o - > codes.bin     bare bytes
+
+Bits are packed as FAISS's binary indexes and numpy.packbits(bitorder='little') have them.")]
+pub(crate) struct Encode {
+    /// The model file
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// Files, folders or patterns of vectors; - is standard input
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<String>,
+    /// The codes to write: NAME.npy for a plain array, - for bare bytes, else a file that knows its model
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// Where codes go.
+enum Sink {
+    Codes(Option<Codes>),
+    Plain(Output),
+}
+
+impl Encode {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        let start = Instant::now();
+        let hasher = Hasher::load(&self.model)?;
+        let vectors = Vectors::open(&self.data, &self.reading.options(false))?;
+        check_dim(&hasher, &self.model, &vectors)?;
+        let pool = Pool::new(common.threads)?;
+        let bytes = hasher.bits().div_ceil(8);
+        let mut sink = self.sink(bytes, vectors.rows())?;
+        let bytes_per_row = vectors.dim() * vectors.kind().bytes();
+        let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
+        let mut batches = vectors.batches();
+        let mut total = 0u64;
+        while let Some(batch) = batches.next()? {
+            let codes = encode(&hasher, &pool, batch)?;
+            total += codes.len() as u64;
+            match &mut sink {
+                Sink::Codes(None) => sink = Sink::Codes(Some(codes)),
+                Sink::Codes(Some(all)) => all.append(&codes)?,
+                Sink::Plain(file) => {
+                    file.write_values(&Values::U8(codes.as_bytes().to_vec()), bytes)?;
+                }
+            }
+            progress.add(batch.len());
+        }
+        drop(progress);
+        match sink {
+            Sink::Codes(Some(codes)) => codes.save(&self.output)?,
+            Sink::Codes(None) => bail!("there are no rows to encode: the data is empty"),
+            Sink::Plain(file) => file.finish()?,
+        }
+        let elapsed = start.elapsed().as_secs_f64();
+        self.report(common, &hasher, total, bytes_per_row, elapsed)
+    }
+
+    fn sink(&self, bytes: usize, rows: Option<u64>) -> Result<Sink> {
+        let format = match self.output.extension().and_then(|e| e.to_str()) {
+            _ if self.output.as_os_str() == "-" => Format::Raw,
+            Some("npy") => Format::Npy,
+            _ => {
+                // A folder that is missing or locked shall be known before the work is done.
+                Whole::begin(&self.output)?;
+                return Ok(Sink::Codes(None));
+            }
+        };
+        let target = Target { format, kind: Kind::U8, dim: bytes, rows, name: None };
+        Ok(Sink::Plain(Output::create(&self.output, &target)?))
+    }
+
+    fn report(
+        &self,
+        common: &Common,
+        hasher: &Hasher,
+        total: u64,
+        bytes_per_row: usize,
+        elapsed: f64,
+    ) -> Result<()> {
+        if self.output.as_os_str() == "-" || (common.quiet && !common.json) {
+            return Ok(());
+        }
+        let bytes = hasher.bits().div_ceil(8);
+        if common.json {
+            return print_json(&json!({
+                "codes": self.output.display().to_string(),
+                "model": hasher.id().to_string(),
+                "rows": total,
+                "bits": hasher.bits(),
+                "bytes_per_row": bytes,
+                "seconds": elapsed,
+            }));
+        }
+        print(&format!(
+            "{}: {} codes of {} bits, {} instead of {}, in {} ({} rows/s)\n",
+            self.output.display(),
+            count(total),
+            hasher.bits(),
+            size(total * bytes as u64),
+            size(total * bytes_per_row as u64),
+            seconds(elapsed),
+            count((total as f64 / elapsed) as u64),
+        ))
+    }
+}
+
+/// The codes of a batch.
+pub(crate) fn encode(hasher: &Hasher, pool: &Pool, batch: &Batch) -> Result<Codes> {
+    let codes = for_values!(batch.values(), v => hasher.encode_on(pool, rows(v, batch.dim())));
+    codes.map_err(|e| batch.explain(e, 0).without_skipping().into())
+}
+
+/// Refuses data that the model was not made for, with both names.
+pub(crate) fn check_dim(hasher: &Hasher, model: &std::path::Path, data: &Vectors) -> Result<()> {
+    if hasher.dim() == data.dim() {
+        return Ok(());
+    }
+    bail!(
+        "{} is a model for {} dimensions, but {} has {}: encode with a model trained on such data",
+        model.display(),
+        hasher.dim(),
+        data.files()[0].path.display(),
+        data.dim()
+    )
+}
+
+/// All rows as codes.
+pub(crate) fn encode_all(
+    hasher: &Hasher,
+    pool: &Pool,
+    vectors: &Vectors,
+    progress: &mut Progress,
+) -> Result<Codes> {
+    let mut all: Option<Codes> = None;
+    let mut batches = vectors.batches();
+    while let Some(batch) = batches.next()? {
+        let codes = encode(hasher, pool, batch)?;
+        match &mut all {
+            None => all = Some(codes),
+            Some(all) => all.append(&codes)?,
+        }
+        progress.add(batch.len());
+    }
+    match all {
+        Some(codes) => Ok(codes),
+        None => bail!("{} has no rows", vectors.files()[0].path.display()),
+    }
+}

@@ -1,0 +1,246 @@
+//! `frosh inspect`: what is in a file.
+
+use crate::args::{Common, Reading};
+use crate::output::{count, figures, print, print_json, size};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use frosh::{AnyFile, Codes, Hasher, Method, Sketch, Sketcher};
+use frosh_io::{FileFacts, Vectors};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Tell what is in a sketch, model, codes, checkpoint or data file.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh inspect model.frosh
+  frosh inspect all.sketch --json | jq .captured_energy
+  frosh inspect vectors.parquet")]
+pub(crate) struct Inspect {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// Facts in the order in which people want them.
+type Facts = Vec<(&'static str, Value)>;
+
+impl Inspect {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        let path = &self.file;
+        let size_on_disk = std::fs::metadata(path).map(|m| m.len());
+        let size_on_disk = size_on_disk.with_context(|| path.display().to_string())?;
+        let loaded = if path.is_file() { AnyFile::load(path)? } else { None };
+        let mut facts = match loaded {
+            Some(AnyFile::Sketcher(sketcher)) => of_sketcher(&sketcher),
+            Some(AnyFile::Sketch(sketch)) => of_sketch(&sketch),
+            Some(AnyFile::Hasher(hasher)) => of_hasher(&hasher),
+            Some(AnyFile::Codes(codes)) => of_codes(&codes),
+            _ => self.of_data(path)?,
+        };
+        facts.push(("file_bytes", json!(size_on_disk)));
+        if common.json {
+            let object: serde_json::Map<String, Value> =
+                facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            return print_json(&Value::Object(object));
+        }
+        let mut text = format!("{}\n", path.display());
+        for (name, value) in &facts {
+            text += &format!("  {:<20}{}\n", name.replace('_', " "), shown(name, value));
+        }
+        print(&text)
+    }
+
+    fn of_data(&self, path: &Path) -> Result<Facts> {
+        let input = [path.to_string_lossy().into_owned()];
+        let vectors = match Vectors::open(&input, &self.reading.options(false)) {
+            Ok(vectors) => vectors,
+            // A file with several sets inside: tell which, rather than ask.
+            Err(error) => {
+                let content = frosh_io::contents(path, &self.reading.options(false));
+                let Ok(Some((format, content))) = content else { return Err(error.into()) };
+                return Ok(vec![
+                    ("kind", json!("vectors, of which one set must be chosen")),
+                    ("format", json!(format.name())),
+                    ("content", json!(content)),
+                ]);
+            }
+        };
+        let files = vectors.files();
+        let mut facts: Facts = vec![
+            ("kind", json!("vectors")),
+            ("format", json!(formats(files))),
+            ("rows", json!(vectors.rows())),
+            ("dim", json!(vectors.dim())),
+            ("type", json!(vectors.kind().name())),
+        ];
+        if files.len() > 1 {
+            facts.push(("files", json!(files.len())));
+        }
+        let mut batches = vectors.batches();
+        if let Some(batch) = batches.next()? {
+            facts.extend(first_rows(batch));
+        }
+        if let Ok(Some((_, content))) = frosh_io::contents(path, &self.reading.options(false)) {
+            facts.push(("content", json!(content)));
+        }
+        Ok(facts)
+    }
+}
+
+/// Formats of the files, each once.
+fn formats(files: &[FileFacts]) -> String {
+    let mut names: Vec<String> = files
+        .iter()
+        .map(|f| format!("{}{}", f.format, if f.packed { ", packed" } else { "" }))
+        .collect();
+    names.dedup();
+    names.join("; ")
+}
+
+/// A look at the first rows.
+fn first_rows(batch: &frosh_io::Batch) -> Facts {
+    let dim = batch.dim();
+    let mut values = batch.values().to_f64();
+    values.truncate(1000 * dim);
+    let finite = || values.iter().copied().filter(|x| x.is_finite());
+    let norm = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>().sqrt();
+    let norms: Vec<f64> = values.chunks_exact(dim).map(norm).filter(|n| n.is_finite()).collect();
+    let n = norms.len().max(1) as f64;
+    vec![
+        ("looked_at_rows", json!(values.len() / dim)),
+        ("smallest_value", json!(finite().fold(f64::INFINITY, f64::min))),
+        ("largest_value", json!(finite().fold(f64::NEG_INFINITY, f64::max))),
+        ("mean_length", json!(norms.iter().sum::<f64>() / n)),
+        ("not_finite", json!(values.iter().filter(|x| !x.is_finite()).count())),
+        ("first_row_begins", json!(values.iter().take(dim.min(6)).collect::<Vec<_>>())),
+    ]
+}
+
+fn of_sketch(sketch: &Sketch) -> Facts {
+    let certificate = sketch.certificate();
+    let mut facts: Facts = vec![
+        ("kind", json!("sketch")),
+        ("method", json!(sketch.method().as_str())),
+        ("metric", json!(sketch.metric().as_str())),
+        ("rows_seen", json!(sketch.rows())),
+        ("dim", json!(sketch.dim())),
+        ("sketch_rows", json!(sketch.sketch_rows())),
+        ("block_rows", json!(sketch.block_rows())),
+        ("largest_bits", json!((sketch.sketch_rows() / 2).min(sketch.dim()))),
+        ("seed", json!(sketch.seed())),
+        ("workers", json!(sketch.workers())),
+        ("sampled_rows", json!(sketch.reservoir_rows())),
+    ];
+    if sketch.method() != Method::Lsh {
+        let spectrum = sketch.spectrum();
+        // The sketch holds what it took in, less what was removed; this is of all that it took in.
+        let energy = |k: usize| {
+            let kept: f64 = spectrum.iter().take(k).sum();
+            if certificate.mass > 0.0 { (kept / certificate.mass).min(1.0) } else { 0.0 }
+        };
+        let captured: serde_json::Map<String, Value> = [8, 16, 32, 64, 128, 256]
+            .into_iter()
+            .filter(|k| *k <= sketch.sketch_rows() / 2)
+            .map(|k: usize| (k.to_string(), json!(energy(k))))
+            .collect();
+        facts.push(("spectrum", json!(spectrum)));
+        facts.push(("captured_energy", Value::Object(captured)));
+        facts.push(("certificate", json!({
+            "removed": certificate.removed,
+            "mass": certificate.mass,
+            "relative": if certificate.mass > 0.0 { certificate.removed / certificate.mass } else { 0.0 },
+            "compressed": certificate.compressed,
+        })));
+    }
+    facts.push(("memory_bytes", json!(sketch.bytes())));
+    facts
+}
+
+fn of_sketcher(sketcher: &Sketcher) -> Facts {
+    let mut facts = of_sketch(&sketcher.sketch());
+    facts[0] = ("kind", json!("checkpoint: a sketch in the middle of its stream"));
+    if let Ok(note) = serde_json::from_str::<Value>(sketcher.note()) {
+        facts.push(("made_from", note["files"].clone()));
+    }
+    facts
+}
+
+fn of_hasher(hasher: &Hasher) -> Facts {
+    vec![
+        ("kind", json!("model")),
+        ("id", json!(hasher.id().to_string())),
+        ("bits", json!(hasher.bits())),
+        ("bytes_per_row", json!(hasher.bits().div_ceil(8))),
+        ("dim", json!(hasher.dim())),
+        ("method", json!(hasher.method().as_str())),
+        ("metric", json!(hasher.metric().as_str())),
+        ("rotation", json!(hasher.rotation().as_str())),
+        ("rows_seen", json!(hasher.rows())),
+        ("learned_directions", json!(hasher.rank())),
+        ("seed", json!(hasher.seed())),
+    ]
+}
+
+fn of_codes(codes: &Codes) -> Facts {
+    vec![
+        ("kind", json!("codes")),
+        ("rows", json!(codes.len())),
+        ("bits", json!(codes.bits())),
+        ("bytes_per_row", json!(codes.bytes_per_row())),
+        ("model", json!(codes.hasher().to_string())),
+    ]
+}
+
+/// A fact as text.
+fn shown(name: &str, value: &Value) -> String {
+    match (name, value) {
+        (_, Value::String(text)) => text.clone(),
+        (_, Value::Null) => "not known before reading".into(),
+        ("file_bytes" | "memory_bytes", n) => size(n.as_u64().unwrap_or(0)),
+        ("seed", n) => n.to_string(),
+        (_, Value::Number(n)) => match n.as_u64() {
+            Some(whole) => count(whole),
+            None => figures(n.as_f64().unwrap_or(f64::NAN)),
+        },
+        ("spectrum", Value::Array(all)) => {
+            let first: Vec<String> =
+                all.iter().take(6).map(|x| figures(x.as_f64().unwrap_or(0.0))).collect();
+            format!("{} ... ({} values; --json has all)", first.join(", "), all.len())
+        }
+        ("captured_energy", Value::Object(all)) => {
+            let mut pairs: Vec<(usize, f64)> = all
+                .iter()
+                .map(|(k, x)| (k.parse().unwrap_or(0), x.as_f64().unwrap_or(0.0)))
+                .collect();
+            pairs.sort_by_key(|pair| pair.0);
+            let parts: Vec<String> =
+                pairs.iter().map(|(k, x)| format!("{:.1} % in {k}", x * 100.0)).collect();
+            format!("{} directions", parts.join(", "))
+        }
+        ("certificate", Value::Object(c)) => {
+            let number = |name: &str| c.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+            let bound = if c.get("compressed") == Some(&Value::Bool(true)) {
+                "; compression adds an error that is bounded in probability only"
+            } else {
+                ""
+            };
+            format!(
+                "no direction lost more than {} ({:.3} % of the mass){bound}",
+                figures(number("removed")),
+                number("relative") * 100.0
+            )
+        }
+        (_, Value::Array(all)) => all
+            .iter()
+            .map(|v| match v {
+                Value::String(text) => text.clone(),
+                Value::Number(n) if n.is_f64() => figures(n.as_f64().unwrap_or(0.0)),
+                other => other.to_string(),
+            })
+            .collect::<Vec<_>>()
+            .join(", "),
+        (_, other) => other.to_string(),
+    }
+}

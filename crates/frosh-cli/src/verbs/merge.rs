@@ -1,0 +1,59 @@
+//! `frosh merge`: the centre's share of DFROSH.
+
+use crate::args::Common;
+use crate::output::{count, print, print_json};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Make one sketch of many. The order does not matter, and merged sketches can be merged again.
+#[derive(Args)]
+#[command(after_help = "Example:
+  frosh merge 1.sketch 2.sketch 3.sketch -o all.sketch")]
+pub(crate) struct Merge {
+    /// Sketch files
+    #[arg(required = true, value_name = "SKETCH")]
+    sketches: Vec<PathBuf>,
+    /// The sketch file to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+}
+
+impl Merge {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        let mut parts = Vec::with_capacity(self.sketches.len());
+        for path in &self.sketches {
+            let part = frosh::Sketch::load(path)?;
+            // One at a time against the first, so that the message can name the file.
+            if let Some(first) = parts.first() {
+                let name = || format!("{} and {}", self.sketches[0].display(), path.display());
+                frosh::Sketch::merge([first, &part]).with_context(name)?;
+            }
+            parts.push(part);
+        }
+        let merged = frosh::Sketch::merge(&parts)?;
+        merged.save(&self.output)?;
+        if common.json {
+            return print_json(&json!({
+                "sketch": self.output.display().to_string(),
+                "parts": parts.len(),
+                "rows": merged.rows(),
+                "dim": merged.dim(),
+                "sketch_rows": merged.sketch_rows(),
+                "workers": merged.workers(),
+            }));
+        }
+        if common.quiet {
+            return Ok(());
+        }
+        print(&format!(
+            "{}: {} sketches, {} rows of {} dimensions\nnext: frosh fit {} -o model.frosh\n",
+            self.output.display(),
+            parts.len(),
+            count(merged.rows()),
+            merged.dim(),
+            self.output.display()
+        ))
+    }
+}

@@ -1,0 +1,78 @@
+//! `frosh sketch`: one worker's share of DFROSH.
+
+use crate::args::{Common, Learning, Reading};
+use crate::learn::learn;
+use crate::output::{count, print, print_json, seconds};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Learn a sketch of this machine's vectors. Sketches of several machines merge into one model.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  machine 1:  frosh sketch shard-1/ --worker 1 -o 1.sketch
+  machine 2:  frosh sketch shard-2/ --worker 2 -o 2.sketch
+  then:       frosh merge 1.sketch 2.sketch -o all.sketch && frosh fit all.sketch -o model.frosh")]
+pub(crate) struct Sketch {
+    /// Files, folders or patterns of vectors; - is standard input
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<String>,
+    /// The sketch file to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Number of this worker: different on every machine
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    worker: u64,
+    #[command(flatten)]
+    learning: Learning,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+impl Sketch {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        let start = Instant::now();
+        // A folder that is missing or locked shall be known before the work is done.
+        frosh_io::Whole::begin(&self.output)?;
+        let (reading, learning) = (&self.reading, &self.learning);
+        let learned = learn(&self.data, reading, learning, self.worker, common, None, None)?;
+        let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
+        let sketch = learned.sketcher.finish();
+        sketch.save(&self.output)?;
+        if let Some(checkpoint) = &learned.checkpoint {
+            checkpoint.remove();
+        }
+        let total = start.elapsed().as_secs_f64();
+        if common.json {
+            return print_json(&json!({
+                "sketch": self.output.display().to_string(),
+                "rows": rows,
+                "dim": dim,
+                "method": sketch.method().as_str(),
+                "metric": sketch.metric().as_str(),
+                "sketch_rows": sketch.sketch_rows(),
+                "block_rows": sketch.block_rows(),
+                "worker": self.worker,
+                "resumed_at": learned.resumed_at,
+                "left_out": learned.left_out,
+                "seconds": { "total": total, "read": learned.read, "sketch": learned.sketch },
+            }));
+        }
+        if common.quiet {
+            return Ok(());
+        }
+        print(&format!(
+            "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n\
+             next: frosh merge {} OTHERS... -o all.sketch, or frosh fit {} -o model.frosh\n",
+            self.output.display(),
+            count(rows),
+            seconds(total),
+            count(((rows - learned.resumed_at) as f64 / total) as u64),
+            self.worker,
+            self.output.display(),
+            self.output.display(),
+        ))
+    }
+}

@@ -1,0 +1,140 @@
+//! `frosh train`: one pass over the data, to a model.
+
+use crate::args::{Common, Fitting, Learning, Reading};
+use crate::learn::{Learned, learn};
+use crate::output::{count, print, print_json, seconds};
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh::{Hasher, Sketcher};
+use frosh_io::Whole;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Learn a model from vectors, in one pass over files, folders or patterns.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh train vectors.npy -o model.frosh
+  frosh train 'shards/part-*.parquet' --column embedding --bits 128 --metric cosine -o model.frosh
+  frosh train big.fbin --checkpoint state.frosh -o model.frosh      go on after a crash
+  produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh")]
+pub(crate) struct Train {
+    /// Files, folders or patterns of vectors; - is standard input
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<String>,
+    /// The model file to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Write the model anew after every N rows, so that a reader always finds a whole one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    refresh_every: Option<u64>,
+    #[command(flatten)]
+    fitting: Fitting,
+    #[command(flatten)]
+    learning: Learning,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+impl Train {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        if self.output.as_os_str() == "-" {
+            bail!("a model is a file: give its name with -o");
+        }
+        let start = Instant::now();
+        // A folder that is missing or locked shall be known before the work is done.
+        Whole::begin(&self.output)?;
+        let write = |sketcher: &Sketcher| -> Result<()> {
+            Ok(self.fitting.hasher(&sketcher.sketch())?.save(&self.output)?)
+        };
+        let refresh = self.refresh_every.map(|every| (every, &write as _));
+        let (reading, learning) = (&self.reading, &self.learning);
+        let fitting = Some(&self.fitting);
+        let learned = learn(&self.data, reading, learning, 0, common, fitting, refresh)?;
+        let Learned { sketcher, checkpoint, .. } = &learned;
+        let clock = Instant::now();
+        let hasher = self.fitting.hasher(&sketcher.sketch())?;
+        let solve = clock.elapsed().as_secs_f64();
+        hasher.save(&self.output)?;
+        if let Some(checkpoint) = checkpoint {
+            checkpoint.remove();
+        }
+        let total = start.elapsed().as_secs_f64();
+        self.report(common, &learned, &hasher, total, solve)
+    }
+
+    fn report(
+        &self,
+        common: &Common,
+        learned: &Learned,
+        hasher: &Hasher,
+        total: f64,
+        solve: f64,
+    ) -> Result<()> {
+        let Learned { sketcher, resumed_at, left_out, read, sketch, .. } = learned;
+        let (rows, bits) = (sketcher.rows(), hasher.bits());
+        if common.json {
+            return print_json(&json!({
+                "model": self.output.display().to_string(),
+                "id": hasher.id().to_string(),
+                "rows": rows,
+                "dim": hasher.dim(),
+                "bits": bits,
+                "bytes_per_row": bits.div_ceil(8),
+                "method": hasher.method().as_str(),
+                "metric": hasher.metric().as_str(),
+                "rotation": hasher.rotation().as_str(),
+                "sketch_rows": sketcher.sketch_rows(),
+                "block_rows": sketcher.block_rows(),
+                "threads": frosh::Pool::new(common.threads)?.threads(),
+                "resumed_at": resumed_at,
+                "left_out": left_out,
+                "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },
+            }));
+        }
+        if common.quiet {
+            return Ok(());
+        }
+        let here = rows - resumed_at;
+        let mut text = format!(
+            "{}: {} bits ({} bytes instead of {} for each vector)\n{} rows of {} dimensions in {} \
+             ({} rows/s): waiting for data {}, learning {}, solving {}\n",
+            self.output.display(),
+            bits,
+            bits.div_ceil(8),
+            learned.bytes_per_row,
+            count(rows),
+            hasher.dim(),
+            seconds(total),
+            count((here as f64 / total) as u64),
+            seconds(*read),
+            seconds(*sketch),
+            seconds(solve),
+        );
+        if *resumed_at > 0 {
+            text += &format!("went on from a checkpoint at row {}\n", count(*resumed_at));
+        }
+        if *left_out > 0 {
+            text += &format!("{} rows could not be used and were left out\n", count(*left_out));
+        }
+        if hasher.rank() < bits && hasher.method() != frosh::Method::Lsh {
+            text += &format!(
+                "note: the data gave only {} directions; the other {} bits are random\n",
+                hasher.rank(),
+                bits - hasher.rank()
+            );
+        }
+        text += &format!("next: frosh encode {} DATA -o codes.frosh\n", self.output.display());
+        print(&text)
+    }
+}
+
+impl Fitting {
+    /// The model that is asked for.
+    pub(crate) fn hasher(&self, sketch: &frosh::Sketch) -> frosh::Result<Hasher> {
+        match self.rotation {
+            Some(rotation) => sketch.hasher_with(self.bits, rotation),
+            None => sketch.hasher(self.bits),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The whole way from vectors to neighbours, verb by verb, as a person would go it.
+
+mod common;
+use common::{json, ok, values, write_npy};
+use serde_json::Value;
+use std::path::Path;
+
+const DIM: usize = 32;
+
+fn folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("base.npy"), &values(3000, DIM, 1), DIM);
+    write_npy(&dir.path().join("queries.npy"), &values(20, DIM, 2), DIM);
+    dir
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn from_vectors_to_neighbours() {
+    let dir = folder();
+    let trained = json(dir.path(), "train base.npy --bits 16 -o model.frosh");
+    for (name, value) in [("rows", 3000), ("dim", 32), ("bits", 16), ("sketch_rows", 32)] {
+        assert_eq!(trained[name], value, "{name}");
+    }
+    assert_eq!(trained["method"], "frosh");
+    for part in ["total", "read", "sketch", "solve"] {
+        assert!(trained["seconds"][part].is_f64(), "{part}");
+    }
+    let coded = json(dir.path(), "encode model.frosh base.npy -o codes.frosh");
+    assert_eq!((coded["rows"].as_u64(), coded["bytes_per_row"].as_u64()), (Some(3000), Some(2)));
+    assert_eq!(coded["model"], trained["id"]);
+
+    // Plain codes hold the same bytes as the file that knows its model.
+    ok(dir.path(), "encode model.frosh base.npy -o codes.npy --quiet");
+    let codes = frosh::Codes::load(dir.path().join("codes.frosh")).unwrap();
+    let plain = std::fs::read(dir.path().join("codes.npy")).unwrap();
+    assert_eq!(&plain[128..], codes.as_bytes());
+
+    // The library finds what the program finds.
+    let text = ok(dir.path(), "search model.frosh codes.frosh --queries queries.npy -k 7 --json");
+    let model = frosh::Hasher::load(dir.path().join("model.frosh")).unwrap();
+    let queries = values(20, DIM, 2);
+    let asked = model.encode(frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
+    let found = codes.nearest(&asked, 7).unwrap();
+    let lines = lines(&text);
+    assert_eq!(lines.len(), 20);
+    for (q, (line, found)) in lines.iter().zip(&found).enumerate() {
+        assert_eq!(line["query"], q);
+        let ids: Vec<u64> = found.iter().map(|n| n.id).collect();
+        let distances: Vec<u32> = found.iter().map(|n| n.distance).collect();
+        assert_eq!(line["ids"], serde_json::json!(ids));
+        assert_eq!(line["distances"], serde_json::json!(distances));
+    }
+    let text = ok(dir.path(), "search model.frosh codes.frosh --queries queries.npy -k 7");
+    assert_eq!(text.lines().count(), 1 + 20 * 7);
+}
+
+#[test]
+fn with_every_row_a_candidate_reranking_is_exact_search() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bits 16 -o model.frosh --quiet");
+    ok(dir.path(), "encode model.frosh base.npy -o codes.frosh --quiet");
+    // Also from formats that are read in other ways.
+    ok(dir.path(), "convert base.npy base.parquet --quiet");
+    ok(dir.path(), "convert base.npy base.csv --quiet");
+    let (base, queries) = (values(3000, DIM, 1), values(20, DIM, 2));
+    for file in ["base.npy", "base.parquet", "base.csv"] {
+        let text = ok(
+            dir.path(),
+            &format!(
+                "search model.frosh codes.frosh --queries queries.npy -k 5 --rerank {file} \
+                 --oversample 600 --json"
+            ),
+        );
+        for (line, query) in lines(&text).iter().zip(queries.chunks(DIM)) {
+            let distance = |row: &[f32]| -> f64 {
+                row.iter().zip(query).map(|(x, q)| (f64::from(*x) - f64::from(*q)).powi(2)).sum()
+            };
+            let mut all: Vec<(f64, usize)> =
+                base.chunks(DIM).map(distance).enumerate().map(|(i, d)| (d, i)).collect();
+            all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+            let ids: Vec<usize> = all[..5].iter().map(|a| a.1).collect();
+            assert_eq!(line["ids"], serde_json::json!(ids), "{file}");
+            let first = line["distances"][0].as_f64().unwrap();
+            assert!((first - all[0].0).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn workers_sketches_merge_into_one_model() {
+    let dir = folder();
+    let all = values(3000, DIM, 1);
+    write_npy(&dir.path().join("1.npy"), &all[..1000 * DIM], DIM);
+    write_npy(&dir.path().join("2.npy"), &all[1000 * DIM..], DIM);
+    ok(dir.path(), "sketch 1.npy --worker 1 --sketch-rows 32 -o 1.sketch --quiet");
+    let two = json(dir.path(), "sketch 2.npy --worker 2 --sketch-rows 32 -o 2.sketch");
+    assert_eq!((two["rows"].as_u64(), two["worker"].as_u64()), (Some(2000), Some(2)));
+    let merged = json(dir.path(), "merge 1.sketch 2.sketch -o all.sketch");
+    assert_eq!(merged["rows"], 3000);
+    assert_eq!(merged["workers"], serde_json::json!([1, 2]));
+    let fitted = json(dir.path(), "fit all.sketch --bits 16 --rotation random -o model.frosh");
+    assert_eq!((fitted["rows"].as_u64(), fitted["bits"].as_u64()), (Some(3000), Some(16)));
+    assert_eq!(fitted["rotation"], "random");
+    let told = json(dir.path(), "inspect all.sketch");
+    assert_eq!(told["rows_seen"], 3000);
+    assert!(told["captured_energy"]["16"].as_f64().unwrap() > 0.5);
+}
+
+#[test]
+fn evaluation_agrees_with_the_library_and_knows_perfect_codes() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bits 32 -o model.frosh --quiet");
+    let result = json(
+        dir.path(),
+        "eval model.frosh --base base.npy --queries queries.npy -k 1,10 --oversample 300",
+    );
+    assert_eq!(result["queries"], 20);
+    assert_eq!(result["base"], 3000);
+    assert_eq!(result["truth"], "nearest 2 %");
+    let map = result["map"].as_f64().unwrap();
+    assert!(map > 0.1 && map < 1.0, "{map}");
+    // 10 x 300 candidates are all rows: nothing can be missed.
+    assert_eq!(result["recall_reranked"]["10"], 1.0);
+    // Held-out queries are not in the base.
+    let result =
+        json(dir.path(), "eval model.frosh --base base.npy --held-out 50 --truth 10 -k 10");
+    assert_eq!((result["queries"].as_u64(), result["base"].as_u64()), (Some(50), Some(2950)));
+    assert_eq!(result["truth"], "nearest 10");
+    // Queries that are rows of the base find themselves first.
+    let result = json(dir.path(), "eval model.frosh --base base.npy --queries base.npy -k 1");
+    assert!(result["recall"]["1"].as_f64().unwrap() > 0.99);
+}
+
+#[test]
+fn inspect_knows_every_kind_of_file() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bits 16 -o model.frosh --quiet");
+    ok(dir.path(), "encode model.frosh base.npy -o codes.frosh --quiet");
+    ok(dir.path(), "sketch base.npy -o base.sketch --quiet");
+    ok(dir.path(), "convert base.npy base.hdf5 --quiet");
+    let kind = |file: &str| {
+        let text = ok(dir.path(), &format!("inspect {file}"));
+        assert!(text.lines().count() > 4, "{text}");
+        json(dir.path(), &format!("inspect {file}"))["kind"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(kind("model.frosh"), "model");
+    assert_eq!(kind("codes.frosh"), "codes");
+    assert_eq!(kind("base.sketch"), "sketch");
+    assert_eq!(kind("base.npy"), "vectors");
+    let told = json(dir.path(), "inspect base.hdf5");
+    assert_eq!((told["rows"].as_u64(), told["dim"].as_u64()), (Some(3000), Some(32)));
+    assert!(told["content"][0].as_str().unwrap().contains("train"));
+}
+
+#[test]
+fn one_thread_and_many_write_the_same_model() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bits 16 --threads 1 -o one --quiet");
+    ok(dir.path(), "train base.npy --bits 16 --threads 3 -o three --quiet");
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    assert!(bytes("one") == bytes("three"));
+}
+
+#[test]
+fn the_demonstration_runs_and_writes_its_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = json(dir.path(), "demo --rows 4000 --bits 32");
+    let names: Vec<_> =
+        told["methods"].as_array().unwrap().iter().map(|m| m["method"].as_str().unwrap()).collect();
+    assert_eq!(names, ["LSH", "OSH", "FROSH", "DFROSH"]);
+    let page = std::fs::read_to_string(dir.path().join("frosh-demo.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("DFROSH") && !page.contains("http"));
+    let text = ok(dir.path(), "demo --rows 4000 --bits 32");
+    assert!(text.contains("frosh train YOUR.npy"), "{text}");
+}
+
+#[test]
+fn completions_and_manual_are_made() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        assert!(ok(dir.path(), &format!("completions {shell}")).contains("frosh"));
+    }
+    ok(dir.path(), "man pages");
+    assert!(Path::new(&dir.path().join("pages/frosh-train.1")).exists());
+    assert!(ok(dir.path(), "man").contains("frosh"));
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let dir = tempfile::tempdir().unwrap();
+    let verbs = "demo train sketch merge fit encode search eval inspect convert completions man";
+    for verb in verbs.split(' ') {
+        let text = ok(dir.path(), &format!("{verb} --help"));
+        assert!(text.contains("Example") && text.contains(&format!("frosh {verb}")), "{text}");
+    }
+}

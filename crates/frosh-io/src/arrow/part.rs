@@ -1,0 +1,331 @@
+//! Reads a column of one record batch, some rows at a time.
+
+use super::index::{Codec, Part, Span};
+use crate::columns::{Column, Lists, Spans, damaged, rows_in};
+use crate::error::Fault;
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type,
+    UInt32Type,
+};
+use arrow_array::{ArrayRef, PrimitiveArray};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+/// Values read in one step, in bytes.
+const STEP: usize = 1 << 20;
+/// Most rows read in one step.
+const STEP_ROWS: usize = 1 << 16;
+
+/// Reads a column of one record batch.
+pub(super) struct PartReader {
+    /// Rows still to come.
+    left: u64,
+    /// Rows per step.
+    step: usize,
+    nulls: Option<Bits>,
+    rows: Rows,
+    /// Number of the next value in `values` and `item_nulls`.
+    item: u64,
+    item_nulls: Option<Bits>,
+    values: Stream,
+    item_type: DataType,
+    item_bytes: usize,
+}
+
+/// How long the rows are.
+enum Rows {
+    /// All the same.
+    Every(usize),
+    /// From one offset to the next, `wide` if they have 64 bits; `last` is where the next row begins.
+    Offsets { offsets: Stream, wide: bool, last: u64 },
+}
+
+impl PartReader {
+    /// Reads from row `from` on.
+    pub(super) fn new(
+        file: &Arc<File>,
+        part: &Part,
+        column: &Column,
+        from: u64,
+    ) -> Result<Self, Fault> {
+        let item_type = column.item.clone();
+        let item_bytes = item_type.primitive_width().unwrap_or(1);
+        let open = |span, need| Stream::new(file, span, part.codec, need);
+        let open_bits = |span, bits: u64| {
+            Ok::<_, Fault>(Bits { bytes: open(span, bits.div_ceil(8))?, at: 0, last: 0 })
+        };
+        let rows = match (column.fixed()?, part.offsets) {
+            (Some(dim), _) => {
+                if part.rows.checked_mul(dim as u64).is_none_or(|items| items > part.items) {
+                    return Err(damaged("a record batch has fewer values than its rows need"));
+                }
+                Rows::Every(dim)
+            }
+            (None, Some(span)) => {
+                let wide = matches!(column.list, DataType::LargeList(_));
+                let width = if wide { 8 } else { 4 };
+                let mut offsets = open(span, (part.rows + 1) * width)?;
+                offsets.skip(from * width)?;
+                let last = offset(&offsets.read(width as usize)?, wide)?;
+                Rows::Offsets { offsets, wide, last }
+            }
+            (None, None) => return Err(damaged("a list column has no offsets")),
+        };
+        // The lists' lengths differ only in bad files, so their mean will do.
+        let row_bytes = (part.items / part.rows.max(1)).saturating_mul(item_bytes as u64);
+        let step = rows_in(STEP, usize::try_from(row_bytes).unwrap_or(usize::MAX)).min(STEP_ROWS);
+        let mut reader = Self {
+            left: part.rows.saturating_sub(from),
+            step,
+            nulls: part.nulls.map(|span| open_bits(span, part.rows)).transpose()?,
+            rows,
+            item: 0,
+            item_nulls: part.item_nulls.map(|span| open_bits(span, part.items)).transpose()?,
+            values: open(part.values, part.items.saturating_mul(item_bytes as u64))?,
+            item_type,
+            item_bytes,
+        };
+        if let Some(nulls) = &mut reader.nulls {
+            nulls.skip(from)?;
+        }
+        if let Rows::Every(dim) = reader.rows {
+            reader.skip_items(from * dim as u64)?;
+        }
+        Ok(reader)
+    }
+
+    /// The next rows; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Lists>, Fault> {
+        let rows = self.left.min(self.step as u64) as usize;
+        if rows == 0 {
+            return Ok(None);
+        }
+        self.left -= rows as u64;
+        let nulls = self.nulls.as_mut().map(|nulls| nulls.read(rows)).transpose()?;
+        let (spans, items) = match &mut self.rows {
+            Rows::Every(size) => (Spans::Every { size: *size, rows }, rows * *size),
+            Rows::Offsets { offsets, wide, last } => {
+                let width = if *wide { 8 } else { 4 };
+                let bytes = offsets.read(rows * width)?;
+                let first = *last;
+                let mut ends = Vec::with_capacity(rows + 1);
+                ends.push(0);
+                for bytes in bytes.chunks_exact(width) {
+                    let end = offset(bytes, *wide)?;
+                    if end < *last {
+                        return Err(damaged("a list ends before it begins"));
+                    }
+                    *last = end;
+                    ends.push((end - first) as i64);
+                }
+                let items = usize::try_from(*last - first).map_err(damaged)?;
+                let gap = first.checked_sub(self.item);
+                self.skip_items(gap.ok_or_else(|| damaged("lists overlap"))?)?;
+                (Spans::Long(ScalarBuffer::from(ends)), items)
+            }
+        };
+        let items = self.items(items)?;
+        Ok(Some(Lists { spans, nulls, items }))
+    }
+
+    fn skip_items(&mut self, items: u64) -> Result<(), Fault> {
+        self.item += items;
+        if let Some(nulls) = &mut self.item_nulls {
+            nulls.skip(items)?;
+        }
+        self.values.skip(items.saturating_mul(self.item_bytes as u64))
+    }
+
+    /// The next values.
+    fn items(&mut self, items: usize) -> Result<ArrayRef, Fault> {
+        self.item += items as u64;
+        let nulls = self.item_nulls.as_mut().map(|nulls| nulls.read(items)).transpose()?;
+        let bytes =
+            items.checked_mul(self.item_bytes).ok_or_else(|| damaged("a list is too long"))?;
+        let values = self.values.read(bytes)?;
+        /// An array of the type `$t`.
+        macro_rules! array {
+            ($t:ty) => {
+                Arc::new(PrimitiveArray::<$t>::new(ScalarBuffer::new(values, 0, items), nulls))
+            };
+        }
+        Ok(match self.item_type {
+            DataType::Float16 => array!(Float16Type),
+            DataType::Float32 => array!(Float32Type),
+            DataType::Float64 => array!(Float64Type),
+            DataType::Int8 => array!(Int8Type),
+            DataType::Int16 => array!(Int16Type),
+            DataType::Int32 => array!(Int32Type),
+            DataType::UInt8 => array!(UInt8Type),
+            DataType::UInt16 => array!(UInt16Type),
+            DataType::UInt32 => array!(UInt32Type),
+            _ => return Err(damaged("the column does not hold numbers")),
+        })
+    }
+}
+
+/// Where a row begins.
+fn offset(bytes: &[u8], wide: bool) -> Result<u64, Fault> {
+    let offset = match (wide, bytes.first_chunk(), bytes.first_chunk()) {
+        (true, Some(&bytes), _) => i64::from_le_bytes(bytes),
+        (false, _, Some(&bytes)) => i64::from(i32::from_le_bytes(bytes)),
+        _ => -1,
+    };
+    u64::try_from(offset).map_err(|_| damaged("a list begins at a negative place"))
+}
+
+/// A buffer of a record batch, decompressed, read from front to back.
+struct Stream {
+    from: From,
+    /// Bytes still to come.
+    left: u64,
+}
+
+enum From {
+    /// As it is in the file.
+    File(Place),
+    /// Decompressed on the way.
+    Packed(Box<dyn Read + Send>),
+}
+
+impl Stream {
+    /// Opens a buffer, which must have `need` bytes.
+    fn new(file: &Arc<File>, span: Span, codec: Codec, need: u64) -> Result<Self, Fault> {
+        let mut place = Place { file: file.clone(), pos: span.pos, left: span.len };
+        let mut left = span.len;
+        let mut packed = false;
+        // A compressed buffer begins with its length, or -1 if it is not compressed after all.
+        if codec != Codec::None && left > 0 {
+            let mut length = [0; 8];
+            place.read_exact(&mut length)?;
+            packed = i64::from_le_bytes(length) != -1;
+            left = if packed { u64::from_le_bytes(length) } else { left - 8 };
+            // An lz4 frame cannot grow more than that, so a greater length is a lie.
+            if packed && codec == Codec::Lz4 && left > span.len.saturating_mul(256) {
+                return Err(damaged("a compressed buffer claims an impossible length"));
+            }
+        }
+        if left < need {
+            return Err(damaged(format_args!("a buffer has {left} bytes, expected {need}")));
+        }
+        let from = match codec {
+            _ if !packed => From::File(place),
+            Codec::Zstd => From::Packed(unzstd(place)?),
+            _ => From::Packed(Box::new(lz4_flex::frame::FrameDecoder::new(BufReader::new(place)))),
+        };
+        Ok(Self { from, left })
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| damaged("a list reaches beyond its values"))?;
+        Ok(())
+    }
+
+    fn read(&mut self, bytes: usize) -> Result<Buffer, Fault> {
+        self.take(bytes as u64)?;
+        let mut buffer = MutableBuffer::from_len_zeroed(bytes);
+        let done = match &mut self.from {
+            From::File(place) => place.read_exact(&mut buffer),
+            From::Packed(packed) => packed.read_exact(&mut buffer),
+        };
+        done.map_err(unpacked)?;
+        Ok(buffer.into())
+    }
+
+    fn skip(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.take(bytes)?;
+        match &mut self.from {
+            From::File(place) => {
+                place.pos += bytes;
+                place.left -= bytes;
+            }
+            From::Packed(packed) => {
+                let passed = std::io::copy(&mut packed.take(bytes), &mut std::io::sink());
+                if passed.map_err(unpacked)? < bytes {
+                    return Err(damaged("a compressed buffer is shorter than it claims"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells apart what the system refused and what a decompressor found.
+fn unpacked(error: std::io::Error) -> Fault {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    match error.kind() {
+        InvalidData | InvalidInput | Other | UnexpectedEof => damaged(error),
+        _ => Fault::Io(error),
+    }
+}
+
+#[cfg(feature = "zstd")]
+fn unzstd(place: Place) -> Result<Box<dyn Read + Send>, Fault> {
+    Ok(Box::new(zstd::stream::read::Decoder::new(place)?))
+}
+
+#[cfg(not(feature = "zstd"))]
+fn unzstd(_: Place) -> Result<Box<dyn Read + Send>, Fault> {
+    Err(crate::columns::NEEDS_ZSTD.into())
+}
+
+/// A piece of a file. Several may be read in turns: each keeps its own position.
+struct Place {
+    file: Arc<File>,
+    pos: u64,
+    left: u64,
+}
+
+impl Read for Place {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let most = self.left.min(bytes.len() as u64) as usize;
+        let mut file = &*self.file;
+        file.seek(SeekFrom::Start(self.pos))?;
+        let got = file.read(&mut bytes[..most])?;
+        self.pos += got as u64;
+        self.left -= got as u64;
+        Ok(got)
+    }
+}
+
+/// Bits that tell what is null, read from front to back; bits count from the lowest of a byte.
+struct Bits {
+    bytes: Stream,
+    /// The next bit.
+    at: u64,
+    /// The byte that holds it, unless it is the first bit of its byte.
+    last: u8,
+}
+
+impl Bits {
+    fn read(&mut self, bits: usize) -> Result<NullBuffer, Fault> {
+        let before = (self.at % 8) as usize;
+        let whole = (before + bits).div_ceil(8);
+        let buffer = if before == 0 {
+            self.bytes.read(whole)?
+        } else {
+            let rest = self.bytes.read(whole.saturating_sub(1))?;
+            let mut joined = MutableBuffer::with_capacity(whole);
+            joined.push(self.last);
+            joined.extend_from_slice(&rest);
+            joined.into()
+        };
+        self.at += bits as u64;
+        self.last = buffer.last().copied().unwrap_or(self.last);
+        Ok(NullBuffer::new(BooleanBuffer::new(buffer, before, bits)))
+    }
+
+    fn skip(&mut self, bits: u64) -> Result<(), Fault> {
+        let have = self.at.div_ceil(8);
+        self.at = self.at.checked_add(bits).ok_or_else(|| damaged("a list is too long"))?;
+        if let Some(more) = self.at.div_ceil(8).checked_sub(have + 1) {
+            self.bytes.skip(more)?;
+            self.last = self.bytes.read(1)?[0];
+        }
+        Ok(())
+    }
+}

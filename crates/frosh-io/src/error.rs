@@ -1,0 +1,115 @@
+//! What can go wrong with a file of vectors: always with the file, and the row where there is one.
+
+use std::path::{Path, PathBuf};
+
+/// The result of reading or writing vectors.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What went wrong, and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not what it should be.
+    #[error("{}: {why}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was expected, what was found, what to do.
+        why: String,
+    },
+    /// One row is not what it should be. Rows count from 0.
+    #[error("{}, row {row}: {why}", .path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The row in that file, from 0.
+        row: u64,
+        /// What was expected, what was found, what to do.
+        why: String,
+    },
+    /// Files of one stream that do not fit together.
+    #[error(
+        "{} has rows of {expected} dimensions, but {} has {got}; all files of a stream must agree",
+        .first.display(), .other.display()
+    )]
+    Dimension {
+        /// A file.
+        first: PathBuf,
+        /// Its dimension.
+        expected: usize,
+        /// The file that differs.
+        other: PathBuf,
+        /// Its dimension.
+        got: usize,
+    },
+    /// The call cannot be carried out as it is.
+    #[error("{0}")]
+    Usage(String),
+    /// The library refused.
+    #[error(transparent)]
+    Engine(#[from] frosh::Error),
+}
+
+impl Error {
+    /// The same message, for a job that cannot leave rows out because their numbers matter.
+    pub fn without_skipping(mut self) -> Self {
+        if let Error::Row { why, .. } = &mut self
+            && let Some(cut) = why.find(", or pass --skip-bad")
+        {
+            why.truncate(cut);
+        }
+        self
+    }
+}
+
+/// An error before its file is known: what the formats' readers and writers return.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The system refused.
+    Io(std::io::Error),
+    /// The file is not what it should be: what was expected, what was found, what to do.
+    File(String),
+    /// A row is not what it should be.
+    Row { row: u64, why: String },
+}
+
+impl Fault {
+    pub(crate) fn at(self, path: &Path) -> Error {
+        let path = path.to_owned();
+        match self {
+            // A file that ends too early is a file's fault, not the system's.
+            Fault::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Error::File { path, why: "ends too early: it is cut short or damaged".into() }
+            }
+            Fault::Io(source) => Error::Io { path, source },
+            Fault::File(why) => Error::File { path, why },
+            Fault::Row { row, why } => Error::Row { path, row, why },
+        }
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(e: std::io::Error) -> Self {
+        Fault::Io(e)
+    }
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Self {
+        Fault::File(why)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(why: &str) -> Self {
+        Fault::File(why.into())
+    }
+}
