@@ -12,8 +12,8 @@ Examples:
   frosh encode model.frosh vectors.npy -o codes.frosh   turn vectors into codes
   frosh search model.frosh codes.frosh --queries q.npy  find the nearest 10
 
-Formats: npy npz fvecs bvecs ivecs fbin f16bin u8bin i8bin parquet arrow hdf5 idx libsvm csv tsv raw;
-the plain ones also packed as .gz or .zst. A folder or a pattern ('part-*.npy') is one stream.";
+Formats: npy npz fvecs bvecs ivecs fbin f16bin u8bin i8bin parquet arrow hdf5 idx libsvm csv tsv
+raw, the plain ones also packed as .gz or .zst. A folder or a pattern ('part-*.npy') is one stream.";
 
 /// Learns short binary codes for vectors in one pass over a stream, in constant memory, on one machine or
 /// on many, and finds neighbours by them.
@@ -35,7 +35,7 @@ pub(crate) struct Common {
     /// No progress bar and no summary
     #[arg(long, short, global = true, help_heading = "Output")]
     pub(crate) quiet: bool,
-    /// Threads to work on; 0 is one for every core. Results do not depend on it
+    /// Threads to work on, beside one that reads; 0 is what the machine has. Results do not depend on it
     #[arg(long, global = true, default_value_t = 0, value_name = "N", hide_default_value = true)]
     pub(crate) threads: usize,
 }

@@ -40,7 +40,8 @@ pub(crate) fn learn(
     refresh: Refresh<'_>,
 ) -> Result<Learned> {
     let vectors = Vectors::open(data, &reading.options(learning.skip_bad))?;
-    let config = config(&vectors, learning, fitting, worker, common.threads);
+    let threads = threads(common);
+    let config = config(&vectors, learning, fitting, worker, threads);
     if let Some(fitting) = fitting {
         config.resolved_block_rows()?;
         config.check_hasher(fitting.bits, fitting.rotation)?;
@@ -65,7 +66,7 @@ pub(crate) fn learn(
     };
     if let Some(resumed) = checkpoint.as_ref().map_or(Ok(None), Checkpoint::load)? {
         sketcher = resumed;
-        sketcher.set_threads(common.threads)?;
+        sketcher.set_threads(threads)?;
     }
     let resumed_at = sketcher.rows();
     let bytes_per_row = vectors.dim() * vectors.kind().bytes();
@@ -106,6 +107,12 @@ pub(crate) fn learn(
     }
     let left_out = batches.left_out();
     Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })
+}
+
+/// Threads to learn on: by default one for every core but the one that reads.
+pub(crate) fn threads(common: &Common) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if common.threads == 0 { cores.saturating_sub(1).max(1) } else { common.threads }
 }
 
 fn config(

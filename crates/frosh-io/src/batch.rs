@@ -124,6 +124,13 @@ impl Values {
         for_values!(self, v => each(v))
     }
 
+    /// Makes it of this type; values of that type stay, to be written over.
+    pub(crate) fn turn_into(&mut self, kind: Kind) {
+        if self.kind() != kind {
+            *self = Values::empty(kind);
+        }
+    }
+
     /// Empties it, keeping its memory if it is of this type already.
     pub(crate) fn clear(&mut self, kind: Kind) {
         if self.kind() == kind {

@@ -1,5 +1,5 @@
 //! What the columnar formats, Parquet and Arrow, share: which column holds the vectors, how its rows
-//! become [`Values`](crate::batch::Values), and how rows to be written become record batches.
+//! become [`crate::batch::Values`], and how rows to be written become record batches.
 //!
 //! A column of vectors is a list column: variable (`List`, `LargeList`) or of a fixed size
 //! (`FixedSizeList`). Its items may be `f16`, `f32`, `f64`, `i8` or `u8`, which are kept; 16-bit integers,

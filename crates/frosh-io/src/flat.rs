@@ -60,12 +60,14 @@ impl Layout {
         values: &mut Values,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        values.clear(self.stored.kind());
-        if let Stored::As(_) = self.stored {
+        if let Stored::As(kind) = self.stored {
+            // Not cleared before: only new values need to be set to zero, and mostly there are none.
+            values.turn_into(kind);
             values.resize(count);
             reader.read_exact(values.bytes_mut())?;
             self.to_host(values.bytes_mut());
         } else {
+            values.clear(self.stored.kind());
             scratch.resize(count * self.stored.bytes(), 0);
             reader.read_exact(scratch)?;
             self.to_host(scratch);
@@ -267,8 +269,8 @@ impl Source for Flat {
         let dim = self.shape.dim;
         let size = self.layout.stored.bytes();
         let mut rows = self.expected(limit);
-        values.clear(self.shape.kind);
         if rows == 0 {
+            values.clear(self.shape.kind);
             return Ok(0);
         }
         if self.prefix == 0 && self.shape.rows.is_some() {
@@ -286,6 +288,7 @@ impl Source for Flat {
         } else {
             let row = dim * size + self.prefix;
             rows = self.read_rows(rows, row)?;
+            values.clear(self.shape.kind);
             for (i, bytes) in self.scratch.chunks_exact_mut(row).enumerate() {
                 let (prefix, bytes) = bytes.split_at_mut(self.prefix);
                 if let Ok(prefix) = <[u8; 4]>::try_from(&*prefix) {

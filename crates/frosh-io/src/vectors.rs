@@ -278,7 +278,7 @@ impl Reader {
         let most = (BATCH_BYTES / (shape.dim * shape.kind.bytes())).max(1);
         loop {
             let Ok(mut batch) = empty.recv() else { return Ok(false) };
-            batch.values.clear(shape.kind);
+            batch.values.turn_into(shape.kind);
             batch.dim = shape.dim;
             batch.path = Arc::clone(&path);
             batch.first = next;

@@ -200,10 +200,13 @@ half_element!(f16);
 half_element!(bf16);
 
 macro_rules! byte_element {
-    ($t:ty) => {
+    ($t:ty, $minus:ident) => {
         impl Element for $t {}
         impl sealed::Sealed for $t {
             fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
+                if scale == 1.0 {
+                    return crate::kernels::$minus(row, reference, out);
+                }
                 out.iter_mut().zip(row).for_each(|(o, x)| *o = f32::from(*x));
                 centre_in_place(scale, reference, out);
             }
@@ -219,8 +222,8 @@ macro_rules! byte_element {
         }
     };
 }
-byte_element!(u8);
-byte_element!(i8);
+byte_element!(u8, u8_minus);
+byte_element!(i8, i8_minus);
 
 /// Finds the value that makes `row` unusable, if there is one.
 fn refuse<T: Element>(row: &[T], number: usize) -> Error {

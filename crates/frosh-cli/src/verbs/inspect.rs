@@ -47,7 +47,11 @@ impl Inspect {
         }
         let mut text = format!("{}\n", path.display());
         for (name, value) in &facts {
-            text += &format!("  {:<20}{}\n", name.replace('_', " "), shown(name, value));
+            text += &format!(
+                "  {:<20}{}\n",
+                name.replace("_bytes", "_size").replace('_', " "),
+                shown(name, value)
+            );
         }
         print(&text)
     }

@@ -1,7 +1,7 @@
 //! `frosh train`: one pass over the data, to a model.
 
 use crate::args::{Common, Fitting, Learning, Reading};
-use crate::learn::{Learned, learn};
+use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -86,7 +86,7 @@ impl Train {
                 "rotation": hasher.rotation().as_str(),
                 "sketch_rows": sketcher.sketch_rows(),
                 "block_rows": sketcher.block_rows(),
-                "threads": frosh::Pool::new(common.threads)?.threads(),
+                "threads": threads(common),
                 "resumed_at": resumed_at,
                 "left_out": left_out,
                 "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },

@@ -299,3 +299,45 @@ pub(crate) fn magnitude_bits(values: &[f32]) -> u32 {
 pub(crate) fn usable(values: &[f32]) -> bool {
     magnitude_bits(values) <= crate::rows::LIMIT.to_bits()
 }
+
+/// Bytes as floats, less the reference: a plain loop, which compilers turn into each instruction set's own
+/// conversion.
+macro_rules! bytes_minus {
+    ($name:ident, $t:ty) => {
+        pub(crate) fn $name(row: &[$t], reference: &[f32], out: &mut [f32]) {
+            $name::run(Isa::detect(), row, reference, out);
+        }
+
+        mod $name {
+            use super::*;
+
+            pub(super) fn run(isa: Isa, row: &[$t], reference: &[f32], out: &mut [f32]) {
+                dispatch!(isa, each(row: &[$t], reference: &[f32], out: &mut [f32]) -> ())
+            }
+
+            #[inline(always)]
+            unsafe fn each<V: Vector>(row: &[$t], reference: &[f32], out: &mut [f32]) {
+                for ((o, x), r) in out.iter_mut().zip(row).zip(reference) {
+                    *o = f32::from(*x) - r;
+                }
+            }
+
+            #[test]
+            fn every_instruction_set_gives_the_same_bytes() {
+                for len in [0, 1, 7, 8, 31, 64, 100] {
+                    let row: Vec<$t> = (0..len).map(|i| (i * 37 % 256) as u8 as $t).collect();
+                    let reference: Vec<f32> = (0..len).map(|i| i as f32 * 0.3 - 7.0).collect();
+                    let want: Vec<f32> =
+                        row.iter().zip(&reference).map(|(x, r)| f32::from(*x) - r).collect();
+                    for isa in Isa::every() {
+                        let mut got = vec![0.0; len];
+                        run(isa, &row, &reference, &mut got);
+                        assert_eq!(got, want, "{isa:?}");
+                    }
+                }
+            }
+        }
+    };
+}
+bytes_minus!(u8_minus, u8);
+bytes_minus!(i8_minus, i8);
