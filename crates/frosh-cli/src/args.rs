@@ -1,9 +1,11 @@
 //! The command line: what every verb shares, and the table of verbs.
 
 use crate::verbs;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use frosh::{Method, Metric, Rotation};
 use frosh_io::{Format, Kind, Options};
+use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +38,8 @@ pub(crate) struct Common {
     #[arg(long, short, global = true, help_heading = "Output")]
     pub(crate) quiet: bool,
     /// Threads to work on, beside one that reads; 0 is what the machine has. Results do not depend on it
-    #[arg(long, global = true, default_value_t = 0, value_name = "N", hide_default_value = true)]
+    #[arg(long, global = true, default_value_t = 0, value_name = "N", hide_default_value = true,
+          value_parser = at_most_1024)]
     pub(crate) threads: usize,
 }
 
@@ -58,6 +61,8 @@ pub(crate) enum Verb {
     Search(verbs::search::Search),
     /// Measure a model: MAP and recall against exact neighbours
     Eval(verbs::eval::Eval),
+    /// Find the candidates (and bits) that reach a recall after re-ranking
+    Calibrate(verbs::calibrate::Calibrate),
     /// Tell what is in a sketch, model, codes or data file
     Inspect(verbs::inspect::Inspect),
     /// Turn vectors from one format into another
@@ -106,11 +111,13 @@ impl Reading {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Learning")]
 pub(crate) struct Learning {
-    /// frosh, frosh-sparse (fewer operations), osh (no compression, slow) or lsh (random)
-    #[arg(long, default_value_t = Method::Frosh, value_name = "NAME")]
+    /// The algorithm: frosh-sparse has fewer operations, osh no compression (slow), lsh random directions
+    #[arg(long, default_value_t = Method::Frosh, value_name = "NAME", ignore_case = true,
+          value_parser = names::<Method>(&["frosh", "frosh-sparse", "osh", "lsh"]))]
     pub(crate) method: Method,
-    /// How vectors are compared: l2 or cosine
-    #[arg(long, default_value_t = Metric::L2, value_name = "NAME")]
+    /// How vectors are compared
+    #[arg(long, default_value_t = Metric::L2, value_name = "NAME", ignore_case = true,
+          value_parser = names::<Metric>(&["l2", "cosine"]))]
     pub(crate) metric: Metric,
     /// Rows of the sketch: even, at least twice the bits. More is more accurate and slower
     #[arg(long, value_name = "N")]
@@ -127,7 +134,8 @@ pub(crate) struct Learning {
     /// Leave out rows with NaN, infinity or nulls instead of stopping at them
     #[arg(long)]
     pub(crate) skip_bad: bool,
-    /// Save the state here every so often; started again after a crash with the same arguments, go on from it
+    /// Save the state here every so often; started again after a crash with the same arguments, go on from
+    /// it. Settings, and the sizes, beginnings and ends of the files, must be as they were
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<std::path::PathBuf>,
     /// Seconds between checkpoints
@@ -140,11 +148,50 @@ pub(crate) struct Learning {
 #[command(next_help_heading = "Model")]
 pub(crate) struct Fitting {
     /// Bits of a code: 64 is 8 bytes for each vector
-    #[arg(long, short, default_value_t = 64, value_name = "N")]
+    #[arg(long, short, default_value_t = 64, value_name = "N", value_parser = possible_bits)]
     pub(crate) bits: usize,
-    /// none, random, isotropic or itq; by default itq where the sample of rows is large enough, else random
-    #[arg(long, value_name = "NAME")]
+    /// How directions are turned before signs are taken; by default itq where the sample of rows is large
+    /// enough, else random
+    #[arg(long, value_name = "NAME", ignore_case = true,
+          value_parser = names::<Rotation>(&["none", "random", "isotropic", "itq"]))]
     pub(crate) rotation: Option<Rotation>,
+}
+
+/// A parser for one of these names, which completions and help know.
+pub(crate) fn names<T>(known: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: std::str::FromStr<Err = frosh::Error> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(known).try_map(|name| name.to_ascii_lowercase().parse::<T>())
+}
+
+fn at_most_1024(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 0..=1024) => Ok(threads),
+        _ => Err("expected a whole number from 0 to 1024".into()),
+    }
+}
+
+fn possible_bits(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bits @ 1..=8192) => Ok(bits),
+        _ => Err("expected a whole number from 1 to 8192".into()),
+    }
+}
+
+/// Refuses an output that is one of the inputs, or another output: it would be destroyed.
+pub(crate) fn check_distinct<'a>(
+    output: &Path,
+    others: impl IntoIterator<Item = &'a Path>,
+) -> anyhow::Result<()> {
+    let Ok(place) = output.canonicalize() else { return Ok(()) };
+    match others.into_iter().find(|other| other.canonicalize().is_ok_and(|o| o == place)) {
+        None => Ok(()),
+        Some(_) => anyhow::bail!(
+            "{} is also an input, and would be overwritten: give the output another name",
+            output.display()
+        ),
+    }
 }
 
 pub(crate) fn format_name(name: &str) -> Result<Format, String> {

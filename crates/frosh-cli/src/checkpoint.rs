@@ -30,8 +30,9 @@ impl Checkpoint {
         let every = Duration::try_from_secs_f64(every)
             .context("--checkpoint-every is not a number of seconds")?;
         let files = vectors.files().iter().map(|file| {
-            if file.path.as_os_str() == "-" {
-                bail!("standard input cannot be read again after a crash: leave out --checkpoint");
+            if !file.again {
+                let name = if file.path.as_os_str() == "-" { "standard input" } else { "a pipe" };
+                bail!("{name} cannot be read again after a crash: leave out --checkpoint");
             }
             let print = fingerprint(&file.path).with_context(|| file.path.display().to_string())?;
             let path = file.path.to_string_lossy();

@@ -1,12 +1,13 @@
 //! Learning from files: what `train` and `sketch` share.
 
-use crate::args::{Common, Fitting, Learning, Reading};
+use crate::args::{Common, Fitting, Learning, Reading, check_distinct};
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use frosh::{Config, Sketcher};
 use frosh_io::{Vectors, for_values, rows};
 use serde_json::json;
+use std::path::Path;
 use std::time::Instant;
 
 /// What came of it.
@@ -30,8 +31,10 @@ pub(crate) struct Learned {
 pub(crate) type Refresh<'a> = Option<(u64, &'a dyn Fn(&Sketcher) -> Result<()>)>;
 
 /// Reads the data once and learns from it. What would be refused at the end is refused at the start.
+#[allow(clippy::too_many_arguments)] // each is a group of options that two verbs share
 pub(crate) fn learn(
     data: &[String],
+    output: &Path,
     reading: &Reading,
     learning: &Learning,
     worker: u64,
@@ -40,6 +43,13 @@ pub(crate) fn learn(
     refresh: Refresh<'_>,
 ) -> Result<Learned> {
     let vectors = Vectors::open(data, &reading.options(learning.skip_bad))?;
+    check_distinct(output, vectors.files().iter().map(|file| &*file.path))?;
+    if let Some(checkpoint) = &learning.checkpoint {
+        check_distinct(checkpoint, vectors.files().iter().map(|file| &*file.path))?;
+        if same_place(checkpoint, output) {
+            bail!("--checkpoint and --output name the same file: give them different names");
+        }
+    }
     let threads = threads(common);
     let config = config(&vectors, learning, fitting, worker, threads);
     if let Some(fitting) = fitting {
@@ -107,6 +117,16 @@ pub(crate) fn learn(
     }
     let left_out = batches.left_out();
     Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })
+}
+
+/// Whether two names mean one file, there or not.
+fn same_place(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        path.canonicalize().ok().or_else(|| Some(folder.join(path.file_name()?)))
+    };
+    place(a).is_some() && place(a) == place(b)
 }
 
 /// Threads to learn on: by default one for every core but the one that reads.

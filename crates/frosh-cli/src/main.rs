@@ -3,6 +3,7 @@
 
 mod args;
 mod checkpoint;
+mod ground;
 mod learn;
 mod output;
 mod progress;
@@ -13,12 +14,17 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
+    // A program that is told to stop leaves no unfinished file behind. Where no handler can be set, it may.
+    let _ = ctrlc::set_handler(|| {
+        frosh::Whole::remove_unfinished();
+        std::process::exit(130);
+    });
     match verbs::run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Whoever reads our output may stop (`| head`): an end, but not a success.
             if !output::is_broken_pipe(&error) {
-                eprintln!("error: {error:#}");
+                eprintln!("error: {}", output::chain(&error));
             }
             ExitCode::FAILURE
         }

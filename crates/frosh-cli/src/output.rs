@@ -25,6 +25,17 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// An error and its causes in one line; a cause that was told already is left out.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// A whole number with commas: 1,234,567.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();

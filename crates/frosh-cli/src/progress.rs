@@ -55,7 +55,9 @@ impl Progress {
         let rate = self.rows as f64 / elapsed.as_secs_f64().max(1e-9);
         let megabytes = rate * self.bytes_per_row as f64 / 1e6;
         let rate = crate::output::count(rate as u64);
-        self.bar.set_message(format!("{rate} rows/s  {megabytes:.0} MB/s"));
+        let megabytes =
+            if self.bytes_per_row > 0 { format!("  {megabytes:.0} MB/s") } else { String::new() };
+        self.bar.set_message(format!("{rate} rows/s{megabytes}"));
     }
 }
 

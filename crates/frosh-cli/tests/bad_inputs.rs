@@ -264,3 +264,44 @@ fn assert_same(folder: &Path, a: &str, b: &str) {
     let bytes = |name| std::fs::read(folder.join(name)).unwrap();
     assert!(bytes(a) == bytes(b), "{a} and {b} differ");
 }
+
+#[test]
+fn an_output_that_is_an_input_is_refused_and_nothing_is_lost() {
+    let dir = folder();
+    ok(dir.path(), "sketch good.npy -o good.sketch --quiet");
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    let before = ["good.npy", "model.frosh", "good.sketch"].map(bytes);
+    for arguments in [
+        "train good.npy --bits 8 -o good.npy",
+        "train good.npy --bits 8 --checkpoint good.npy -o x",
+        "train good.npy --bits 8 --checkpoint new -o new",
+        "encode model.frosh good.npy -o good.npy",
+        "encode model.frosh good.npy -o model.frosh",
+        "fit good.sketch --bits 8 -o good.sketch",
+        "merge good.sketch -o good.sketch",
+        "convert good.npy good.npy --type f16",
+    ] {
+        let output = run(dir.path(), arguments);
+        assert_eq!(output.status.code(), Some(1), "frosh {arguments}");
+    }
+    assert!(["good.npy", "model.frosh", "good.sketch"].map(bytes) == before);
+    let output = run(dir.path(), "merge good.sketch good.sketch -o x");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("would count twice"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_by_its_path_is_read_from_its_first_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "1,2\n3,4\n5,6\n7,8\n";
+    std::fs::write(dir.path().join("a.csv"), text).unwrap();
+    let input = Stdio::from(std::fs::File::open(dir.path().join("a.csv")).unwrap());
+    let mut cat =
+        std::process::Command::new("cat").stdin(input).stdout(Stdio::piped()).spawn().unwrap();
+    let output = command(dir.path(), "convert /dev/stdin - --format csv --to csv")
+        .stdin(cat.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    cat.wait().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), text);
+}

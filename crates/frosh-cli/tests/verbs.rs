@@ -192,9 +192,71 @@ fn completions_and_manual_are_made() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let dir = tempfile::tempdir().unwrap();
-    let verbs = "demo train sketch merge fit encode search eval inspect convert completions man";
+    let verbs =
+        "demo train sketch merge fit encode search eval calibrate inspect convert completions man";
     for verb in verbs.split(' ') {
         let text = ok(dir.path(), &format!("{verb} --help"));
         assert!(text.contains("Example") && text.contains(&format!("frosh {verb}")), "{text}");
     }
+}
+
+#[test]
+fn codes_with_factors_are_ranked_by_estimated_distance() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bits 16 -o model.frosh --quiet");
+    let coded = json(dir.path(), "encode model.frosh base.npy --factors -o codes.frosh");
+    assert_eq!(coded["bytes_per_row"], 4);
+    let text = ok(
+        dir.path(),
+        "search model.frosh codes.frosh --queries queries.npy -k 7 --rank estimated --json",
+    );
+    let model = frosh::Hasher::load(dir.path().join("model.frosh")).unwrap();
+    let codes = frosh::Codes::load(dir.path().join("codes.frosh")).unwrap();
+    let queries = values(20, DIM, 2);
+    let pool = frosh::Pool::all();
+    let asked = model.queries(pool, frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
+    let found = codes.ranked(pool, &asked, frosh::Ranking::Estimated, 7).unwrap();
+    for (line, found) in lines(&text).iter().zip(&found) {
+        let ids: Vec<u64> = found.iter().map(|n| n.id).collect();
+        assert_eq!(line["ids"], serde_json::json!(ids));
+    }
+    // Plain codes cannot be ranked so, nor can .npy hold factors.
+    ok(dir.path(), "encode model.frosh base.npy -o plain.frosh --quiet");
+    let refused = common::run(
+        dir.path(),
+        "search model.frosh plain.frosh --queries queries.npy --rank estimated",
+    );
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no factors"));
+    let refused = common::run(dir.path(), "encode model.frosh base.npy --factors -o x.npy");
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn calibration_reaches_the_recall_that_it_promises() {
+    let dir = folder();
+    ok(dir.path(), "sketch base.npy --sketch-rows 64 -o base.sketch --quiet");
+    let told = json(
+        dir.path(),
+        "calibrate base.sketch --base base.npy --held-out 100 --bits 16,32 --recall 0.9 -k 5",
+    );
+    assert_eq!(told["table"].as_array().unwrap().len(), 6);
+    for line in told["table"].as_array().unwrap() {
+        ok(dir.path(), &format!("fit base.sketch --bits {} -o m --quiet", line["bits"]));
+        let ranking = line["ranking"].as_str().unwrap();
+        let recall = |oversample: u64| {
+            let result = json(
+                dir.path(),
+                &format!(
+                    "eval m --base base.npy --held-out 100 -k 5 --rank {ranking} --oversample {oversample}"
+                ),
+            );
+            result["recall_reranked"]["5"].as_f64().unwrap()
+        };
+        let oversample = line["oversample"].as_u64().unwrap();
+        assert!(recall(oversample) >= 0.9 - 1e-9, "{line}");
+        // And it is the smallest that does.
+        assert!(oversample == 1 || recall(oversample - 1) < 0.9 - 1e-9, "{line}");
+    }
+    let choice = &told["choice"];
+    assert!(choice["oversample"].as_u64().unwrap() <= 20, "{choice}");
 }

@@ -1,9 +1,8 @@
-//! From one element type to another: floats are rounded to the nearest, and integers must be whole numbers
-//! in range, so that nothing is lost unseen.
+//! From one element type to another: floats are rounded to the nearest and must stay finite, and integers must
+//! be whole numbers in range, so that nothing is lost unseen.
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
-use crate::for_values;
 use half::f16;
 
 /// Writes `values` as `kind` into `out`. `first` is the number of the first row, for messages.
@@ -15,39 +14,28 @@ pub(crate) fn cast(
     out: &mut Values,
 ) -> Result<(), Fault> {
     out.clear(kind);
+    let wide = values.to_f64();
+    // What the type makes of a value, and whether that is close enough to be called the same.
+    let fits: fn(f64) -> bool = match kind {
+        Kind::F16 => |x| f16::from_f64(x).is_finite() || !x.is_finite(),
+        Kind::F32 => |x| (x as f32).is_finite() || !x.is_finite(),
+        Kind::F64 => |_| true,
+        Kind::U8 => |x| f64::from(x as u8) == x,
+        Kind::I8 => |x| f64::from(x as i8) == x,
+    };
+    if let Some(i) = wide.iter().position(|x| !fits(*x)) {
+        let (row, column, value) = (first + (i / dim) as u64, i % dim, wide[i]);
+        let why = format!(
+            "column {column} is {value}, which {kind} cannot hold; write another type (--type) or format"
+        );
+        return Err(Fault::Row { row, why });
+    }
     match out {
-        Values::F16(out) => {
-            for_values!(values, v => out.extend(v.iter().map(|x| f16::from_f64(wide(*x)))))
-        }
-        Values::F32(out) => for_values!(values, v => out.extend(v.iter().map(|x| wide(*x) as f32))),
-        Values::F64(out) => for_values!(values, v => out.extend(v.iter().map(|x| wide(*x)))),
-        Values::U8(out) => for_values!(values, v => {
-            let inexact = |x: f64| f64::from(x as u8) != x;
-            refuse(v.iter().position(|x| inexact(wide(*x))).map(|i| (i, wide(v[i]))), kind, dim, first)?;
-            out.extend(v.iter().map(|x| wide(*x) as u8));
-        }),
-        Values::I8(out) => for_values!(values, v => {
-            let inexact = |x: f64| f64::from(x as i8) != x;
-            refuse(v.iter().position(|x| inexact(wide(*x))).map(|i| (i, wide(v[i]))), kind, dim, first)?;
-            out.extend(v.iter().map(|x| wide(*x) as i8));
-        }),
+        Values::F16(out) => out.extend(wide.iter().map(|x| f16::from_f64(*x))),
+        Values::F32(out) => out.extend(wide.iter().map(|x| *x as f32)),
+        Values::F64(out) => *out = wide,
+        Values::U8(out) => out.extend(wide.iter().map(|x| *x as u8)),
+        Values::I8(out) => out.extend(wide.iter().map(|x| *x as i8)),
     }
     Ok(())
-}
-
-fn wide<T: Into<f64>>(x: T) -> f64 {
-    x.into()
-}
-
-fn refuse(bad: Option<(usize, f64)>, kind: Kind, dim: usize, first: u64) -> Result<(), Fault> {
-    match bad {
-        None => Ok(()),
-        Some((i, value)) => Err(Fault::Row {
-            row: first + (i / dim) as u64,
-            why: format!(
-                "column {} is {value}, which {kind} cannot hold; write a format of floats",
-                i % dim
-            ),
-        }),
-    }
 }

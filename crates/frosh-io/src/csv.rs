@@ -216,17 +216,29 @@ fn find_delimiter(line: &[u8]) -> u8 {
 /// Whether the line holds names rather than values. An empty field is a missing value, not a name: a
 /// first row with a gap must not pass for names.
 fn is_header(line: &[u8], delimiter: u8) -> bool {
-    Fields::new(line, delimiter).map(bare).any(|field| !field.is_empty() && number(field).is_none())
+    let numbers = || Fields::new(line, delimiter).map(bare).map(number);
+    let fields = numbers().count();
+    // Tables without names are written with column numbers in their place: 0, 1, 2 and so on.
+    let counted = fields > 2 && numbers().zip(0u32..).all(|(x, i)| x == Some(i as f32));
+    // Most must be words: a single one is a mistake in a row rather than a name.
+    let words = Fields::new(line, delimiter)
+        .map(bare)
+        .filter(|field| !field.is_empty() && number(field).is_none())
+        .count();
+    counted || 2 * words > fields
 }
+
+/// Names of first columns that are hardly dimensions.
+const ROW_NAMES: [&str; 4] = ["", "id", "index", "label"];
 
 fn count_names(line: &[u8], delimiter: u8) -> Result<usize, Fault> {
     let mut names = Fields::new(line, delimiter).map(bare);
-    if names.next().is_some_and(<[u8]>::is_empty) {
-        return Err(
-            "the first column has no name, which is how tables with row numbers are written; \
-                    write it again without them (pandas: index=False)"
-                .into(),
-        );
+    let first = names.next().map(String::from_utf8_lossy).unwrap_or_default();
+    if ROW_NAMES.contains(&first.to_ascii_lowercase().as_str()) {
+        return Err(Fault::File(format!(
+            "the first column is called {first:?}, which is how tables with row numbers are written; \
+             write it again without them (pandas: index=False), or cut the column off"
+        )));
     }
     Ok(1 + names.count())
 }

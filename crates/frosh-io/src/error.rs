@@ -62,9 +62,13 @@ impl Error {
     /// The same message, for a job that cannot leave rows out because their numbers matter.
     pub fn without_skipping(mut self) -> Self {
         if let Error::Row { why, .. } = &mut self
-            && let Some(cut) = why.find(", or pass --skip-bad")
+            && let Some(cut) = why.find("pass --skip-bad")
         {
             why.truncate(cut);
+            let kept = why.trim_end_matches([' ', ',', ';']).trim_end_matches(" or").len();
+            why.truncate(kept.min(why.len()));
+            let rest = why.trim_end_matches([' ', ',', ';']).len();
+            why.truncate(rest);
         }
         self
     }

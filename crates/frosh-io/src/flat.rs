@@ -10,6 +10,9 @@ use crate::source::{MAX_DIM, Shape, Source};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
+/// Bytes read at once, so that memory grows with what is there: a stream may end long before its header says.
+const STEP: usize = 16 << 20;
+
 /// How a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
@@ -60,18 +63,26 @@ impl Layout {
         values: &mut Values,
         scratch: &mut Vec<u8>,
     ) -> Result<(), Fault> {
+        let size = self.stored.bytes();
+        let steps =
+            (0..count).step_by(STEP / size).map(|from| (from, count.min(from + STEP / size)));
         if let Stored::As(kind) = self.stored {
             // Not cleared before: only new values need to be set to zero, and mostly there are none.
             values.turn_into(kind);
-            values.resize(count);
-            reader.read_exact(values.bytes_mut())?;
+            values.resize(values.len().min(count));
+            for (from, to) in steps {
+                values.resize(values.len().max(to));
+                reader.read_exact(&mut values.bytes_mut()[from * size..to * size])?;
+            }
             self.to_host(values.bytes_mut());
         } else {
             values.clear(self.stored.kind());
-            scratch.resize(count * self.stored.bytes(), 0);
-            reader.read_exact(scratch)?;
-            self.to_host(scratch);
-            self.append(scratch, values);
+            for (from, to) in steps {
+                scratch.resize((to - from) * size, 0);
+                reader.read_exact(scratch)?;
+                self.to_host(scratch);
+                self.append(scratch, values);
+            }
         }
         Ok(())
     }
@@ -239,9 +250,13 @@ impl Flat {
 
     /// Reads as many bytes of whole rows as there are, up to `rows`, into the scratch.
     fn read_rows(&mut self, rows: usize, row: usize) -> Result<usize, Fault> {
-        self.scratch.resize(rows * row, 0);
+        let all = rows * row;
+        self.scratch.truncate(all);
         let mut filled = 0;
-        while filled < self.scratch.len() {
+        while filled < all {
+            if filled == self.scratch.len() {
+                self.scratch.resize(all.min(filled + STEP), 0);
+            }
             match self.bytes.read(&mut self.scratch[filled..]) {
                 Ok(0) => break,
                 Ok(n) => filled += n,
@@ -314,5 +329,50 @@ impl Source for Flat {
         self.bytes.skip(bytes)?;
         self.at += rows;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn stream(bytes: Vec<u8>) -> Bytes {
+        Bytes::Stream(Box::new(Cursor::new(bytes)))
+    }
+
+    #[test]
+    fn a_stream_that_ends_early_takes_no_memory_for_what_is_missing() {
+        for (stored, rows, prefix) in [
+            (Stored::As(Kind::F64), Some(64), 0),
+            (Stored::I32, Some(64), 0),
+            (Stored::As(Kind::F32), None, 4),
+        ] {
+            let layout = Layout::little(stored);
+            let mut flat =
+                Flat::prefixed(stream(vec![0; 100]), layout, MAX_DIM, rows, prefix).unwrap();
+            let mut values = Values::empty(stored.kind());
+            assert!(flat.read(64, &mut values).is_err());
+            assert!(values.bytes().len().max(flat.scratch.capacity()) <= STEP, "{stored:?}");
+        }
+    }
+
+    #[test]
+    fn rows_longer_than_a_step_are_read_whole() {
+        let dim = STEP / 4 + 1;
+        let row: Vec<u8> = (0..dim as u32).flat_map(u32::to_le_bytes).collect();
+        let layout = Layout::little(Stored::I32);
+        let mut flat = Flat::new(stream(row.clone()), layout, dim, Some(1)).unwrap();
+        let mut values = Values::empty(Kind::F64);
+        assert_eq!(flat.read(9, &mut values).unwrap(), 1);
+        assert!(values.to_f64().iter().zip(0..).all(|(x, i)| *x == f64::from(i)));
+        let layout = Layout::little(Stored::As(Kind::F32));
+        let mut flat = Flat::new(stream(row.clone()), layout, dim, Some(1)).unwrap();
+        assert_eq!(flat.read(9, &mut values).unwrap(), 1);
+        assert!(values.bytes() == row);
+        let prefixed = [&(dim as u32).to_le_bytes()[..], &row].concat();
+        let mut flat = Flat::prefixed(stream(prefixed), layout, dim, None, 4).unwrap();
+        assert_eq!(flat.read(9, &mut values).unwrap(), 1);
+        assert!(values.bytes() == row);
     }
 }

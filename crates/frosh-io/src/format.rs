@@ -88,7 +88,7 @@ impl Format {
 
     /// The format that a file's name tells, endings of compression left aside.
     pub fn of_name(path: &Path) -> Option<Format> {
-        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
         let ends = |ending: &&str| {
             // MNIST's own files are named train-images-idx3-ubyte.

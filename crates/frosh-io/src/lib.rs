@@ -42,7 +42,6 @@ mod text;
 mod vecs;
 mod vectors;
 mod visit;
-mod whole;
 
 pub use batch::{Batch, Kind, Values, rows};
 pub use contents::contents;
@@ -51,4 +50,3 @@ pub use format::Format;
 pub use open::Options;
 pub use output::{Output, Target};
 pub use vectors::{Batches, FileFacts, Vectors};
-pub use whole::Whole;

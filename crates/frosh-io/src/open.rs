@@ -32,14 +32,15 @@ pub struct Options {
 pub(crate) const STDIN: &str = "-";
 
 /// What is known once a file's first bytes were seen.
-pub(crate) struct Opened {
+pub(crate) struct Looked {
     pub(crate) format: Format,
     pub(crate) packed: bool,
+    pub(crate) again: bool,
     pub(crate) bytes: Bytes,
 }
 
 /// Looks at the first bytes, and unpacks where needed.
-pub(crate) fn look(path: &Path, options: &Options) -> Result<Opened, Fault> {
+pub(crate) fn look(path: &Path, options: &Options) -> Result<Looked, Fault> {
     let stdin = path.as_os_str() == STDIN;
     let mut bytes = if stdin {
         Bytes::Stream(Box::new(std::io::stdin()))
@@ -51,6 +52,7 @@ pub(crate) fn look(path: &Path, options: &Options) -> Result<Opened, Fault> {
         // A pipe or a device has no size to hold a header against.
         if file.metadata()?.is_file() { Bytes::file(file)? } else { Bytes::Stream(Box::new(file)) }
     };
+    let again = bytes.left().is_some();
     let mut head = first(&mut bytes)?;
     if head.is_empty() {
         return Err("is empty: it has no rows".into());
@@ -71,7 +73,7 @@ pub(crate) fn look(path: &Path, options: &Options) -> Result<Opened, Fault> {
             other => other?,
         },
     };
-    Ok(Opened { format, packed: packing.is_some(), bytes: rewind(bytes, head)? })
+    Ok(Looked { format, packed: packing.is_some(), again, bytes: rewind(bytes, head)? })
 }
 
 /// Up to 8 bytes from the front.
@@ -92,9 +94,18 @@ fn rewind(bytes: Bytes, head: Vec<u8>) -> std::io::Result<Bytes> {
     })
 }
 
+/// A file whose header was read.
+pub(crate) struct Opened {
+    pub(crate) format: Format,
+    pub(crate) packed: bool,
+    /// Whether it can be opened again: not standard input, nor a pipe.
+    pub(crate) again: bool,
+    pub(crate) source: Box<dyn Source>,
+}
+
 /// Opens a file for reading its rows.
-pub(crate) fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, Fault> {
-    let Opened { format, bytes, .. } = look(path, options)?;
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
+    let Looked { format, packed, again, bytes } = look(path, options)?;
     let needs_file = || match &bytes {
         Bytes::File(file, _) => Ok(file.try_clone()?),
         Bytes::Stream(_) => Err(Fault::File(format!(
@@ -103,7 +114,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, Fa
     };
     let column = options.column.as_deref();
     let dataset = options.dataset.as_deref();
-    Ok(match format {
+    let source: Box<dyn Source> = match format {
         Format::Npy => npy::open(bytes)?,
         Format::Npz => npy::open_npz(needs_file()?, dataset)?,
         Format::Fvecs => Box::new(vecs::open(bytes, Stored::As(Kind::F32))?),
@@ -130,8 +141,16 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Box<dyn Source>, Fa
         Format::Csv => Box::new(csv::open(Box::new(bytes), None)?),
         Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'))?),
         Format::Raw => {
-            let dim = options.dim.ok_or("has no header: say the dimension with --dim")?;
+            let dim = options.dim.ok_or(
+                "is taken as raw values, which have no header: say the dimension with --dim, or the \
+                 format with --format",
+            )?;
             Box::new(bigann::open_raw(bytes, options.kind.unwrap_or(Kind::F32), dim)?)
         }
-    })
+    };
+    let dim = source.shape().dim;
+    if let Some(wanted) = options.dim.filter(|wanted| *wanted != dim) {
+        return Err(Fault::File(format!("has rows of {dim} dimensions, but --dim says {wanted}")));
+    }
+    Ok(Opened { format, packed, again, source })
 }

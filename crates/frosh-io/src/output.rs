@@ -9,8 +9,8 @@ use crate::idx::IdxSink;
 use crate::npy::{NpySink, NpzSink};
 use crate::source::Sink;
 use crate::vecs::VecsSink;
-use crate::whole::Whole;
 use crate::{arrow, csv, hdf5, libsvm, parquet};
+use frosh::Whole;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +104,7 @@ impl Output {
         self.sink.finish().map_err(|fault| fault.at(&self.path))?;
         // Open handles are given up before the file is renamed.
         drop(self.sink);
-        self.whole.map_or(Ok(()), Whole::commit)
+        Ok(self.whole.map_or(Ok(()), Whole::commit)?)
     }
 }
 

@@ -28,8 +28,9 @@ use crate::batch::{Batch, Kind, Values, rows};
 use crate::error::{Error, Fault, Result};
 use crate::for_values;
 use crate::format::Format;
-use crate::open::{self, Options, STDIN};
+use crate::open::{self, Opened, Options, STDIN};
 use crate::source::{Shape, Source};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -48,6 +49,8 @@ pub struct FileFacts {
     pub format: Format,
     /// Whether it is packed by gzip or Zstandard.
     pub packed: bool,
+    /// Whether it can be read more than once: not standard input, nor a pipe.
+    pub again: bool,
     /// Its size in bytes, where it has one.
     pub bytes: Option<u64>,
     /// Values per row.
@@ -62,8 +65,8 @@ pub struct FileFacts {
 pub struct Vectors {
     files: Vec<FileFacts>,
     options: Options,
-    /// Standard input can be opened only once, so it is kept from the look at its header.
-    stdin: Mutex<Option<Box<dyn Source>>>,
+    /// What can be opened only once (standard input, pipes) is kept from the look at its header.
+    kept: Mutex<HashMap<PathBuf, Box<dyn Source>>>,
 }
 
 impl Vectors {
@@ -72,22 +75,14 @@ impl Vectors {
         let paths = expand(inputs)?;
         let mut options = options.clone();
         let mut files: Vec<FileFacts> = Vec::with_capacity(paths.len());
-        let mut stdin = None;
+        let mut kept = HashMap::new();
         find_libsvm_dim(&paths, &mut options)?;
         for path in paths {
-            let fault = |fault: Fault| fault.at(&path);
-            let is_stdin = path.as_os_str() == STDIN;
-            // Standard input is looked at only by opening it.
-            let (format, packed) = if is_stdin {
-                (options.format.unwrap_or(Format::Raw), false)
-            } else {
-                let seen = open::look(&path, &options).map_err(fault)?;
-                (seen.format, seen.packed)
-            };
-            let source = open::open(&path, &options).map_err(fault)?;
+            let Opened { format, packed, again, source } =
+                open::open(&path, &options).map_err(|fault| fault.at(&path))?;
             let Shape { dim, kind, rows } = source.shape();
-            if is_stdin {
-                stdin = Some(source);
+            if !again && kept.insert(path.clone(), source).is_some() {
+                return Err(Error::Usage(format!("{} can be read only once", path.display())));
             }
             if let Some(first) = files.first().filter(|first| first.dim != dim) {
                 let (first, expected) = (first.path.clone(), first.dim);
@@ -95,9 +90,17 @@ impl Vectors {
             }
             let bytes = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file);
             let bytes = bytes.map(|m| m.len());
-            files.push(FileFacts { path, format, packed, bytes, dim, kind, rows });
+            files.push(FileFacts { path, format, packed, again, bytes, dim, kind, rows });
         }
-        Ok(Self { files, options, stdin: Mutex::new(stdin) })
+        // Options that no file has a use for are a misunderstanding.
+        let none = |used: &[Format]| !files.iter().any(|file| used.contains(&file.format));
+        if options.column.is_some() && none(&[Format::Parquet, Format::Arrow]) {
+            return Err(Error::Usage("--column is for Parquet and Arrow, and no file is".into()));
+        }
+        if options.dataset.is_some() && none(&[Format::Hdf5, Format::Npz]) {
+            return Err(Error::Usage("--dataset is for HDF5 and .npz, and no file is".into()));
+        }
+        Ok(Self { files, options, kept: Mutex::new(kept) })
     }
 
     /// The files, in the order of the stream.
@@ -134,9 +137,9 @@ impl Vectors {
 
     /// Reads all rows but the first ones.
     pub fn batches_from(&self, row: u64) -> Batches {
-        let stdin = self.stdin.lock().map_or(None, |mut stdin| stdin.take());
+        let kept = self.kept.lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
         let (files, options) = (self.files.clone(), self.options.clone());
-        let reader = Reader { files, options, stdin, skip: row, left_out: 0 };
+        let reader = Reader { files, options, kept, skip: row, left_out: 0 };
         Batches::start(reader)
     }
 }
@@ -176,12 +179,8 @@ fn expand(inputs: &[String]) -> Result<Vec<PathBuf>> {
             }
             paths[before..].sort();
         } else if input.contains(['*', '?', '[']) && !path.exists() {
-            let hidden =
-                glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
-            let matches = glob::glob_with(input, hidden)
-                .map_err(|e| Error::Usage(format!("{input:?} is no pattern of names: {e}")))?;
             let before = paths.len();
-            paths.extend(matches.filter_map(std::result::Result::ok).filter(|p| p.is_file()));
+            matching(input, &mut paths)?;
             if paths.len() == before {
                 return Err(Error::Usage(format!("no file matches {input:?}")));
             }
@@ -202,16 +201,10 @@ fn expand(inputs: &[String]) -> Result<Vec<PathBuf>> {
 
 /// All files below a folder that are visible and have a name that tells a format.
 fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
-    let io = |source| Error::Io { path: folder.to_owned(), source };
-    for entry in std::fs::read_dir(folder).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(['.', '_']));
-        // A link to a folder is not followed: it could lead round in circles.
-        let link = path.symlink_metadata().is_ok_and(|m| m.is_symlink());
-        if hidden {
-            continue;
-        } else if path.is_dir() {
-            if !link {
+    for path in visible(folder)? {
+        if path.is_dir() {
+            // A link to a folder is not followed: it could lead round in circles.
+            if !path.symlink_metadata().is_ok_and(|m| m.is_symlink()) {
                 walk(&path, found)?;
             }
         } else if Format::of_name(&path).is_some() {
@@ -221,11 +214,64 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+/// What is in a folder, but for hidden things.
+fn visible(folder: &Path) -> Result<Vec<PathBuf>> {
+    let io = |source| Error::Io { path: folder.to_owned(), source };
+    let hidden = |path: &PathBuf| {
+        path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(['.', '_']))
+    };
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if !hidden(&path) {
+            all.push(path);
+        }
+    }
+    Ok(all)
+}
+
+/// All files that a pattern matches. Goes from folder to folder itself, so that one which may not be read is an
+/// error and no gap.
+fn matching(pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+    let bad = |e| Error::Usage(format!("{pattern:?} is no pattern of names: {e}"));
+    let mut places = vec![PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })];
+    for part in pattern.split('/').filter(|part| !part.is_empty()) {
+        let wanted = glob::Pattern::new(part).map_err(bad)?;
+        let mut next = Vec::new();
+        for place in places {
+            let folder = if place.as_os_str().is_empty() { Path::new(".") } else { &place };
+            if part == "**" {
+                let mut deep = vec![place.clone()];
+                while let Some(folder) = deep.pop() {
+                    let listed =
+                        if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
+                    let inside =
+                        visible(listed)?.into_iter().filter(|p| p.is_dir() && !p.is_symlink());
+                    deep.extend(inside.filter_map(|p| Some(folder.join(p.file_name()?))));
+                    next.push(folder);
+                }
+            } else if !part.contains(['*', '?', '[']) {
+                next.extend(Some(place.join(part)).filter(|path| path.exists()));
+            } else if folder.is_dir() {
+                for path in visible(folder)? {
+                    let Some(name) = path.file_name() else { continue };
+                    if wanted.matches(&name.to_string_lossy()) {
+                        next.push(place.join(name));
+                    }
+                }
+            }
+        }
+        places = next;
+    }
+    found.extend(places.into_iter().filter(|path| path.is_file()));
+    Ok(())
+}
+
 /// What the reading thread does.
 struct Reader {
     files: Vec<FileFacts>,
     options: Options,
-    stdin: Option<Box<dyn Source>>,
+    kept: HashMap<PathBuf, Box<dyn Source>>,
     /// Rows still to be passed over.
     skip: u64,
     left_out: u64,
@@ -261,10 +307,10 @@ impl Reader {
         }
         let path: Arc<Path> = file.path.clone().into();
         let fault = |fault: Fault| fault.at(&path);
-        let stdin = if file.path.as_os_str() == STDIN { self.stdin.take() } else { None };
-        let mut source = match stdin {
+        let mut source = match self.kept.remove(&file.path) {
             Some(source) => source,
-            None => open::open(&file.path, &self.options).map_err(fault)?,
+            None if !file.again => return Err(fault("can be read only once".into())),
+            None => open::open(&file.path, &self.options).map_err(fault)?.source,
         };
         let shape = source.shape();
         if (shape.dim, shape.kind) != (file.dim, file.kind) {

@@ -24,7 +24,7 @@ impl Vectors {
                 continue;
             }
             let fault = |fault: Fault| fault.at(&file.path);
-            let mut source = open::open(&file.path, self.options()).map_err(fault)?;
+            let mut source = open::open(&file.path, self.options()).map_err(fault)?.source;
             let dim = source.shape().dim;
             let mut values = Values::empty(source.shape().kind);
             let mut row = vec![0f64; dim];

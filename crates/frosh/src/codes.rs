@@ -6,9 +6,11 @@
 //!
 //! Codes carry the id of their hasher. Comparing codes of two hashers is an error, not a wrong answer.
 //!
-//! **Cost.** ceil(bits / 8) bytes a row. [`Codes::nearest`] is one scan for each query.
+//! **Cost.** ceil(bits / 8) bytes a row. A search is one pass over the codes, for any number of queries; see
+//! [`hamming`](crate::hamming).
 
 use crate::error::{Error, Result};
+use crate::hamming::{Ask, IdSet, Table, distance};
 use crate::pool::Pool;
 use std::fmt;
 
@@ -38,12 +40,31 @@ pub struct Codes {
     pub(crate) bits: usize,
     pub(crate) hasher: HasherId,
     pub(crate) data: Vec<u8>,
+    /// Two bytes for each row (see `factors.rs`), where they were asked for.
+    pub(crate) factors: Option<Vec<u8>>,
 }
 
 impl Codes {
     pub(crate) fn new(bits: usize, hasher: HasherId, data: Vec<u8>) -> Self {
         debug_assert!(data.len().is_multiple_of(bits.div_ceil(8)));
-        Self { bits, hasher, data }
+        Self { bits, hasher, data, factors: None }
+    }
+
+    /// Packed codes that were kept elsewhere, as those of `hasher`: `bits` bits each, in the layout above.
+    pub fn from_packed(hasher: HasherId, bits: usize, data: Vec<u8>) -> Result<Self> {
+        if bits == 0 {
+            return Err(Error::setting("bits", bits, "a code has at least one bit"));
+        }
+        let bytes = bits.div_ceil(8);
+        if !data.len().is_multiple_of(bytes) {
+            return Err(Error::Ragged { length: data.len(), dim: bytes });
+        }
+        let spare = 8 * bytes - bits;
+        let full = |row: &[u8]| row[bytes - 1].leading_zeros() < spare as u32;
+        if spare > 0 && data.chunks_exact(bytes).any(full) {
+            return Err(Error::setting("bits", bits, "some code has a bit set past the last one"));
+        }
+        Ok(Self::new(bits, hasher, data))
     }
 
     /// How many rows.
@@ -64,6 +85,16 @@ impl Codes {
     /// Bytes of a code: the bits, rounded up.
     pub fn bytes_per_row(&self) -> usize {
         self.bits.div_ceil(8)
+    }
+
+    /// Whether each code has two bytes of factors beside it.
+    pub fn has_factors(&self) -> bool {
+        self.factors.is_some()
+    }
+
+    /// Bytes of storage for each row: the code, and its factors where there are some.
+    pub fn stored_bytes_per_row(&self) -> usize {
+        self.bytes_per_row() + if self.has_factors() { crate::factors::BYTES } else { 0 }
     }
 
     /// The hasher that made them.
@@ -90,6 +121,14 @@ impl Codes {
     /// Adds the codes of further rows.
     pub fn append(&mut self, more: &Codes) -> Result<()> {
         self.check_same_hasher(more)?;
+        match (&mut self.factors, &more.factors) {
+            (None, None) => {}
+            (Some(factors), Some(more)) => factors.extend_from_slice(more),
+            _ => {
+                let advice = "append codes that both have factors, or both have none";
+                return Err(crate::factors::missing("one of two sets of codes", advice));
+            }
+        }
         self.data.extend_from_slice(&more.data);
         Ok(())
     }
@@ -97,7 +136,7 @@ impl Codes {
     /// Hamming distance between row `i` here and row `j` of `other`.
     pub fn distance(&self, i: usize, other: &Codes, j: usize) -> Result<u32> {
         self.check_same_hasher(other)?;
-        Ok(hamming(self.row(i), other.row(j)))
+        Ok(distance(self.row(i), other.row(j)))
     }
 
     /// The `k` nearest rows here for each row of `queries`, nearest first, equal ones by id; fewer
@@ -113,23 +152,65 @@ impl Codes {
         queries: &Codes,
         k: usize,
     ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, k, u32::MAX, None)
+    }
+
+    /// The `k` nearest of the rows whose numbers are in `allowed`, for each row of `queries`, in the order
+    /// of [`Codes::nearest`]. Numbers past the last row are passed over.
+    ///
+    /// ```
+    /// # use frosh::{Config, IdSet, Pool, Rows, Sketcher};
+    /// # let rows: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
+    /// # sketcher.push(Rows::new(&rows, 32)?)?;
+    /// # let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&rows, 32)?)?;
+    /// let even: IdSet = (0..100).step_by(2).collect();
+    /// let found = codes.nearest_among(Pool::all(), &codes, 5, &even)?;
+    /// assert!(found.iter().all(|list| list.len() == 5 && list.iter().all(|hit| hit.id % 2 == 0)));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn nearest_among(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        k: usize,
+        allowed: &IdSet,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, k, u32::MAX, Some(allowed))
+    }
+
+    /// All rows that differ from a query in at most `radius` bits, for each row of `queries`, nearest first,
+    /// equal ones by id.
+    pub fn within(&self, queries: &Codes, radius: u32) -> Result<Vec<Vec<Neighbour>>> {
+        self.within_on(Pool::all(), queries, radius)
+    }
+
+    /// [`Codes::within`] on a pool of the caller's.
+    pub fn within_on(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        radius: u32,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, usize::MAX, radius.saturating_add(1), None)
+    }
+
+    fn search(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        k: usize,
+        limit: u32,
+        allowed: Option<&IdSet>,
+    ) -> Result<Vec<Vec<Neighbour>>> {
         self.check_same_hasher(queries)?;
-        let mut found: Vec<Vec<Neighbour>> = vec![Vec::new(); queries.len()];
-        let jobs = found.iter_mut().enumerate().collect();
-        pool.each(jobs, |(q, found)| {
-            let query = queries.row(q);
-            let rows = self.data.chunks_exact(self.bytes_per_row()).zip(0u64..);
-            let mut all: Vec<Neighbour> =
-                rows.map(|(row, id)| Neighbour { distance: hamming(query, row), id }).collect();
-            let k = k.min(all.len());
-            if k < all.len() {
-                all.select_nth_unstable(k);
-                all.truncate(k);
-            }
-            all.sort_unstable();
-            *found = all;
-        });
-        Ok(found)
+        let (table, queries) = (self.table(), queries.table());
+        Ok(Ask { table, queries, k, limit, allowed }.answer(pool))
+    }
+
+    /// The bytes, as the search sees them.
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table::new(&self.data, self.bytes_per_row())
     }
 
     pub(crate) fn check_same_hasher(&self, other: &Codes) -> Result<()> {
@@ -138,16 +219,6 @@ impl Codes {
         }
         Err(Error::OtherHasher { left: self.hasher.to_string(), right: other.hasher.to_string() })
     }
-}
-
-/// Bits that differ.
-fn hamming(a: &[u8], b: &[u8]) -> u32 {
-    let (a_words, a_rest) = a.as_chunks::<8>();
-    let (b_words, b_rest) = b.as_chunks::<8>();
-    let words = a_words.iter().zip(b_words);
-    let whole: u32 =
-        words.map(|(x, y)| (u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y)).count_ones()).sum();
-    whole + a_rest.iter().zip(b_rest).map(|(x, y)| (x ^ y).count_ones()).sum::<u32>()
 }
 
 #[cfg(test)]

@@ -118,6 +118,14 @@ pub enum Error {
         /// Id of the other.
         right: String,
     },
+    /// Factors that are needed are not there.
+    #[error("{what} has no factors, which the estimated distance needs; {advice}")]
+    Factors {
+        /// What lacks them.
+        what: &'static str,
+        /// The next step.
+        advice: &'static str,
+    },
     /// A file (or its bytes) that is not what it should be.
     #[error("{}{why}", .path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default())]
     File {

@@ -10,6 +10,7 @@
 //! beside the target, which is synced and renamed: a file is there whole or not at all.
 
 use crate::error::{Error, Result};
+use crate::whole::Whole;
 use half::f16;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::BTreeMap;
@@ -173,6 +174,11 @@ impl<'a> Reader<'a> {
         self.facts.get(name).map(String::as_str)
     }
 
+    /// Whether there is such a tensor.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tensors.names().contains(&name)
+    }
+
     /// A fact, parsed.
     pub(crate) fn fact<T: FromStr>(&self, name: &str) -> Result<T> {
         self.fact_by(name, |text| text.parse().ok())
@@ -267,24 +273,10 @@ pub(crate) fn from_bytes<T: Saved>(bytes: &[u8]) -> Result<T> {
 }
 
 pub(crate) fn save<T: Saved>(value: &T, path: &Path) -> Result<()> {
+    let whole = Whole::begin(path)?;
     let io = |source| Error::Io { path: path.to_owned(), source };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let mut temporary = tempfile::Builder::new();
-    temporary.prefix(".frosh-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        // As any file that a program writes: the umask decides who may read it.
-        use std::os::unix::fs::PermissionsExt;
-        temporary.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    let mut file = temporary.tempfile_in(folder).map_err(io)?;
-    file.write_all(&to_bytes(value)).map_err(io)?;
-    file.as_file().sync_all().map_err(io)?;
-    file.persist(path).map_err(|e| io(e.error))?;
-    Ok(())
+    whole.file().write_all(&to_bytes(value)).map_err(io)?;
+    whole.commit()
 }
 
 pub(crate) fn load<T: Saved>(path: &Path) -> Result<T> {

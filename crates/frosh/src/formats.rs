@@ -5,11 +5,12 @@
 //! | `frosh-sketcher` | a learner in the middle of its stream: goes on bit for bit |
 //! | `frosh-sketch` | a finished sketch |
 //! | `frosh-hasher` | a model: `mean` (F64, dim) and `projection` (F32, dim x bits) |
-//! | `frosh-codes` | `codes` (U8, rows x bytes), and the id of their hasher |
+//! | `frosh-codes` | `codes` (U8, rows x bytes), the id of their hasher, and maybe `factors` (U8, rows x 2) |
 
 use crate::codes::{Codes, HasherId};
 use crate::config::{Config, MAX_DIM, MAX_SKETCH_ROWS};
 use crate::error::Result;
+use crate::factors::{self, LogScale, Scales};
 use crate::file::{Reader, Saved, Writer, contradiction, saved};
 use crate::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::hasher::{Facts, Hasher};
@@ -257,6 +258,12 @@ impl Saved for Hasher {
         file.fact("rank", facts.rank);
         file.fact("exact_centre", facts.exact_centre);
         file.fact("id", self.id());
+        if let Some(Scales { norm, gain }) = self.scales() {
+            file.fact("norm_low", norm.low);
+            file.fact("norm_high", norm.high);
+            file.fact("gain_low", gain.low);
+            file.fact("gain_high", gain.high);
+        }
         file.f64s("mean", &[facts.dim], &self.mean);
         file.f32s("projection", &[facts.dim, facts.bits], &self.projection());
     }
@@ -280,7 +287,18 @@ impl Saved for Hasher {
         let mean = file.f64s("mean", &[Some(dim)])?;
         let w = file.f32s("projection", &[Some(dim), Some(bits)])?;
         let directions = (0..bits).flat_map(|k| w.iter().skip(k).step_by(bits)).copied().collect();
-        let hasher = Hasher::assemble(facts, mean, directions);
+        // Models of before there were factors have no scales.
+        let scales = match file.optional("norm_low") {
+            None => None,
+            Some(_) => {
+                let range = |low, high| -> Result<LogScale> {
+                    Ok(LogScale { low: file.fact(low)?, high: file.fact(high)? })
+                };
+                let norm = range("norm_low", "norm_high")?;
+                Some(Scales { norm, gain: range("gain_low", "gain_high")? }.checked()?)
+            }
+        };
+        let hasher = Hasher::assemble(facts, mean, directions, scales);
         if file.fact::<String>("id")? != hasher.id().to_string() {
             return Err(contradiction("the id does not fit the content"));
         }
@@ -295,6 +313,9 @@ impl Saved for Codes {
         file.fact("bits", self.bits);
         file.fact("hasher", self.hasher);
         file.u8s("codes", &[self.len(), self.bytes_per_row()], &self.data);
+        if let Some(factors) = &self.factors {
+            file.u8s("factors", &[self.len(), factors::BYTES], factors);
+        }
     }
 
     fn read(file: &Reader<'_>) -> Result<Self> {
@@ -304,7 +325,10 @@ impl Saved for Codes {
         }
         let id = file.fact_by("hasher", |text| u128::from_str_radix(text, 16).ok())?;
         let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;
-        let codes = Codes::new(bits, HasherId(id), data);
+        let mut codes = Codes::new(bits, HasherId(id), data);
+        if file.has("factors") {
+            codes.factors = Some(file.u8s("factors", &[Some(codes.len()), Some(factors::BYTES)])?);
+        }
         // Distances count whole bytes, so bits past the end must be 0.
         let spare = codes.bytes_per_row() * 8 - bits;
         if spare > 0

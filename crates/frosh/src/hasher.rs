@@ -27,6 +27,7 @@
 use crate::codes::{Codes, HasherId};
 use crate::config::{Config, Method};
 use crate::error::{Error, Result};
+use crate::factors::{self, Factors, LogScale, Scales};
 use crate::kernels::{Isa, project};
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
@@ -58,7 +59,20 @@ pub struct Hasher {
     packed: project::Packed,
     /// What is subtracted from every value before the product; empty if nothing is.
     offset: Vec<f32>,
+    /// What is left of the mean after that.
+    rest: Vec<f32>,
+    /// The scales of the factors; none without a sample of rows.
+    scales: Option<Scales>,
     id: HasherId,
+}
+
+/// Rows as the hasher sees them: their codes, projections and lengths.
+pub(crate) struct Projected {
+    pub(crate) codes: Codes,
+    /// `bits` values for each row.
+    pub(crate) values: Vec<f32>,
+    /// Of the centred rows.
+    pub(crate) square_norms: Vec<f64>,
 }
 
 /// The small facts of a hasher.
@@ -74,6 +88,11 @@ pub(crate) struct Facts {
     pub(crate) rank: usize,
     /// Whether the mean is subtracted from every value.
     pub(crate) exact_centre: bool,
+}
+
+/// What the gain is multiplied by: LSH's directions are not orthonormal.
+fn share(method: Method, bits: usize) -> f64 {
+    if method == Method::Lsh { 1.0 / bits as f64 } else { 1.0 }
 }
 
 /// Refuses a number of bits or a rotation that such a sketch cannot give.
@@ -174,7 +193,39 @@ impl Sketch {
             exact_centre: length > LARGE_MEAN * deviation,
         };
         let directions = (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
-        Ok(Hasher::assemble(facts, self.mean.clone(), directions))
+        let scales = self.scales(&w);
+        Ok(Hasher::assemble(facts, self.mean.clone(), directions, scales))
+    }
+
+    /// Scales that hold the factors of the sampled rows; none where there is no sample.
+    fn scales(&self, w: &Mat<f64>) -> Option<Scales> {
+        let (dim, bits) = (self.dim, w.ncols());
+        let rows = self.reservoir.rows(&self.mean);
+        let sample = MatRef::from_row_major_slice(&rows, self.reservoir.len(), dim);
+        let w = Mat::from_fn(dim, bits, |i, j| w[(i, j)] as f32);
+        let mut projected = Mat::<f32>::zeros(bits, sample.nrows());
+        matmul(
+            projected.as_mut(),
+            Accum::Replace,
+            w.transpose(),
+            sample.transpose(),
+            1.0,
+            Par::Seq,
+        );
+        let zero = vec![0f32; dim];
+        let share = share(self.method, bits);
+        let factors: Vec<Factors> = rows
+            .chunks_exact(dim)
+            .enumerate()
+            .filter_map(|(i, row)| {
+                let projections = projected.col(i).try_as_col_major()?.as_slice();
+                Some(Factors::new(factors::square_norm(row, &zero), projections, share))
+            })
+            .collect();
+        Some(Scales {
+            norm: LogScale::around(factors.iter().map(|f| f.norm))?,
+            gain: LogScale::around(factors.iter().map(|f| f.gain))?,
+        })
     }
 
     fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
@@ -221,7 +272,12 @@ impl Sketch {
 
 impl Hasher {
     /// Puts a hasher together; everything else follows from these parts.
-    pub(crate) fn assemble(facts: Facts, mean: Vec<f64>, directions: Vec<f32>) -> Self {
+    pub(crate) fn assemble(
+        facts: Facts,
+        mean: Vec<f64>,
+        directions: Vec<f32>,
+        scales: Option<Scales>,
+    ) -> Self {
         let dim = facts.dim;
         let offset: Vec<f32> =
             if facts.exact_centre { mean.iter().map(|m| *m as f32).collect() } else { Vec::new() };
@@ -241,8 +297,14 @@ impl Hasher {
         hash.update(&(facts.bits as u64).to_le_bytes());
         mean.iter().for_each(|m| hash.update(&m.to_le_bytes()));
         directions.iter().for_each(|w| hash.update(&w.to_le_bytes()));
+        if let Some(Scales { norm, gain }) = scales {
+            for end in [norm.low, norm.high, gain.low, gain.high] {
+                hash.update(&end.to_le_bytes());
+            }
+        }
         let id = HasherId(hash.digest128());
-        Self { facts, mean, directions, packed, offset, id }
+        let rest = rest.iter().map(|m| *m as f32).collect();
+        Self { facts, mean, directions, packed, offset, rest, scales, id }
     }
 
     /// Values per row.
@@ -306,38 +368,107 @@ impl Hasher {
         self.encode_on(Pool::all(), rows)
     }
 
+    /// Whether codes with factors can be made: the model was fitted with a sample of rows.
+    pub fn has_factors(&self) -> bool {
+        self.scales.is_some()
+    }
+
+    pub(crate) fn scales(&self) -> Option<Scales> {
+        self.scales
+    }
+
     /// Codes of rows, on the threads of `pool`. A row's code does not depend on the rows beside it.
     pub fn encode_on<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
+        let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
+        self.each_block(pool, rows, &mut data, &mut [], &mut [], |_, _, _| {})?;
+        Ok(Codes::new(self.facts.bits, self.id, data))
+    }
+
+    /// Codes with two bytes of factors beside each, for [`Ranking::Estimated`](crate::Ranking::Estimated).
+    pub fn encode_with_factors<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
+        let advice = "fit the model from a sketch with a reservoir of rows";
+        let scales = self.scales.ok_or_else(|| factors::missing("the model", advice))?;
+        let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
+        let mut bytes = vec![0u8; rows.len() * factors::BYTES];
+        let share = share(self.facts.method, self.facts.bits);
+        let work = |norm, projections: &[f32], out: &mut [u8]| {
+            out.copy_from_slice(&scales.encode(Factors::new(norm, projections, share)));
+        };
+        self.each_block(pool, rows, &mut data, &mut bytes, &mut [], work)?;
+        let mut codes = Codes::new(self.facts.bits, self.id, data);
+        codes.factors = Some(bytes);
+        Ok(codes)
+    }
+
+    /// Codes, projections and lengths of rows.
+    pub(crate) fn project<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Projected> {
+        let bits = self.facts.bits;
+        let mut data = vec![0u8; rows.len() * bits.div_ceil(8)];
+        let mut values = vec![0f32; rows.len() * (bits + 1)];
+        self.each_block(pool, rows, &mut data, &mut [], &mut values, |_, _, _| {})?;
+        let square_norms = values.chunks_exact(bits + 1).map(|v| f64::from(v[bits])).collect();
+        let values = values.chunks_exact(bits + 1).flat_map(|v| &v[..bits]).copied().collect();
+        Ok(Projected { codes: Codes::new(bits, self.id, data), values, square_norms })
+    }
+
+    /// Encodes rows block by block, on the threads of `pool`. Where `factors` has room, `work` gets each
+    /// row's squared length and projections and fills its bytes; where `values` has, they are kept, the
+    /// squared length last.
+    fn each_block<T: Element>(
+        &self,
+        pool: &Pool,
+        rows: Rows<'_, T>,
+        data: &mut [u8],
+        factors: &mut [u8],
+        values: &mut [f32],
+        work: impl Fn(f64, &[f32], &mut [u8]) + Sync,
+    ) -> Result<()> {
         let (dim, bytes) = (self.facts.dim, self.facts.bits.div_ceil(8));
         if rows.dim() != dim {
             return Err(Error::Dimension { expected: dim, got: rows.dim() });
         }
-        let mut data = vec![0u8; rows.len() * bytes];
         let blocks = rows.len().div_ceil(ENCODE_ROWS);
         // A few tasks for each thread, so that buffers are made seldom.
         let per_task = blocks.div_ceil(4 * pool.threads()).max(1) * ENCODE_ROWS;
-        let mut results: Vec<Result<()>> = data.chunks(per_task * bytes).map(|_| Ok(())).collect();
-        let jobs = results.iter_mut().zip(data.chunks_mut(per_task * bytes)).enumerate().collect();
-        pool.each(jobs, |(task, (result, out))| {
+        let tasks = rows.len().div_ceil(per_task);
+        let mut results: Vec<Result<()>> = (0..tasks).map(|_| Ok(())).collect();
+        let mut factors = factors.chunks_mut(per_task * factors::BYTES);
+        let mut values = values.chunks_mut(per_task * (self.facts.bits + 1));
+        let jobs = results
+            .iter_mut()
+            .zip(data.chunks_mut(per_task * bytes))
+            .map(|job| (job, factors.next().unwrap_or_default(), values.next().unwrap_or_default()))
+            .enumerate()
+            .collect();
+        pool.each(jobs, |(task, ((result, out), factors, values))| {
             let first = task * per_task;
             let rows = rows.slice(first..first + out.len() / bytes);
-            *result = self.encode_rows(&rows, out).map_err(|e| e.shift_row(first));
+            let done = self.encode_rows(&rows, out, factors, values, &work);
+            *result = done.map_err(|e| e.shift_row(first));
         });
-        results.into_iter().collect::<Result<()>>()?;
-        Ok(Codes::new(self.facts.bits, self.id, data))
+        results.into_iter().collect()
     }
 
-    fn encode_rows<T: Element>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
-        let (dim, bytes) = (self.facts.dim, self.facts.bits.div_ceil(8));
+    fn encode_rows<T: Element>(
+        &self,
+        rows: &Rows<'_, T>,
+        out: &mut [u8],
+        factors: &mut [u8],
+        values: &mut [f32],
+        work: &impl Fn(f64, &[f32], &mut [u8]),
+    ) -> Result<()> {
+        let (dim, bits) = (self.facts.dim, self.facts.bits);
+        let bytes = bits.div_ceil(8);
         let isa = Isa::detect();
         let zero = vec![0f32; dim];
         let offset = if self.offset.is_empty() { &zero } else { &self.offset };
         let as_they_are = self.facts.metric == Metric::L2 && self.offset.is_empty();
-        let mut buffer = Vec::new();
+        let plain = factors.is_empty() && values.is_empty();
+        let (mut buffer, mut projections) = (Vec::new(), Vec::new());
         for (b, out) in out.chunks_mut(ENCODE_ROWS * bytes).enumerate() {
             let first = b * ENCODE_ROWS;
             let block = rows.slice(first..first + out.len() / bytes);
-            let values = match T::as_f32(block.as_slice()) {
+            let loaded = match T::as_f32(block.as_slice()) {
                 Some(values) if as_they_are => {
                     rows::check(&block).map_err(|e| e.shift_row(first))?;
                     values
@@ -350,7 +481,25 @@ impl Hasher {
                     &buffer
                 }
             };
-            project::sign_bits(isa, &self.packed, values, out);
+            if plain {
+                project::sign_bits(isa, &self.packed, loaded, out);
+                continue;
+            }
+            let padded = self.packed.padded();
+            projections.resize(block.len() * padded, 0f32);
+            project::projections(isa, &self.packed, loaded, out, &mut projections);
+            for (i, (row, u)) in
+                loaded.chunks_exact(dim).zip(projections.chunks_exact(padded)).enumerate()
+            {
+                let norm = factors::square_norm(row, &self.rest);
+                if let Some(bytes) = factors.chunks_exact_mut(factors::BYTES).nth(first + i) {
+                    work(norm, &u[..bits], bytes);
+                }
+                if let Some(kept) = values.chunks_exact_mut(bits + 1).nth(first + i) {
+                    kept[..bits].copy_from_slice(&u[..bits]);
+                    kept[bits] = norm as f32;
+                }
+            }
         }
         Ok(())
     }

@@ -99,6 +99,13 @@ pub(crate) mod sealed {
         fn square_norm(row: &[Self]) -> f64;
         /// The value in double precision.
         fn to_f64(self) -> f64;
+        /// All values in double precision, times `scale`.
+        fn widen(row: &[Self], scale: f64, out: &mut [f64])
+        where
+            Self: Copy,
+        {
+            out.iter_mut().zip(row).for_each(|(o, x)| *o = x.to_f64() * scale);
+        }
         /// The slice itself if it is `f32` already.
         fn as_f32(_: &[Self]) -> Option<&[f32]> {
             None
@@ -113,15 +120,19 @@ fn magnitude_f32(row: &[f32]) -> f64 {
 
 /// Sum of squares, in the same order for every element type, so that all have the same norm.
 pub(crate) fn square_norm<T: Copy + Into<f64>>(row: &[T]) -> f64 {
-    // Sixteen partial sums: vectorises, and each stays short.
     let mut parts = [0f64; 16];
+    add_squares(row, &mut parts);
+    parts.iter().sum()
+}
+
+/// Adds the squares to sixteen partial sums: that vectorises, and each stays short.
+fn add_squares<T: Copy + Into<f64>>(row: &[T], parts: &mut [f64; 16]) {
     for chunk in row.chunks(16) {
         for (p, x) in parts.iter_mut().zip(chunk) {
             let x: f64 = (*x).into();
             *p += x * x;
         }
     }
-    parts.iter().sum()
 }
 
 /// `out * scale - reference` in place.
@@ -183,12 +194,28 @@ macro_rules! half_element {
                 row.convert_to_f32_slice(out);
                 centre_in_place(scale, reference, out);
             }
+            fn widen(row: &[Self], scale: f64, out: &mut [f64]) {
+                // By the slice, in pieces: value by value the CPU's instruction is not used well.
+                let mut piece = [0f32; 256];
+                for (out, row) in out.chunks_mut(256).zip(row.chunks(256)) {
+                    let piece = &mut piece[..row.len()];
+                    row.convert_to_f32_slice(piece);
+                    out.iter_mut().zip(&*piece).for_each(|(o, x)| *o = f64::from(*x) * scale);
+                }
+            }
             fn magnitude(row: &[Self]) -> f64 {
                 let largest = row.iter().fold(0, |m, x| m.max(x.to_bits() & 0x7fff));
                 Self::from_bits(largest).into()
             }
             fn square_norm(row: &[Self]) -> f64 {
-                square_norm(row)
+                // Pieces of a multiple of sixteen keep the order of the sums.
+                let (mut piece, mut parts) = ([0f32; 256], [0f64; 16]);
+                for row in row.chunks(256) {
+                    let piece = &mut piece[..row.len()];
+                    row.convert_to_f32_slice(piece);
+                    add_squares(piece, &mut parts);
+                }
+                parts.iter().sum()
             }
             fn to_f64(self) -> f64 {
                 self.into()
@@ -282,7 +309,7 @@ fn scale<T: Element>(row: &[T], metric: Metric) -> f64 {
 /// Writes a row that was checked to `out`, made ready for `metric`, with all its digits.
 pub(crate) fn widen<T: Element>(row: &[T], metric: Metric, out: &mut [f64]) {
     let scale = scale(row, metric);
-    out.iter_mut().zip(row).for_each(|(o, x)| *o = x.to_f64() * scale);
+    T::widen(row, scale, out);
 }
 
 #[cfg(test)]

@@ -143,6 +143,28 @@ impl Sketch {
         linalg::eigen(self.gram().as_ref()).0.into_iter().map(|v| v.max(0.0)).collect()
     }
 
+    /// For each of `ks`: which share of the sampled rows' scatter about the mean the k leading directions hold;
+    /// `None` without a sample. Measured, not estimated from the spectrum, which shrinking makes too small.
+    pub fn captured_energy(&self, ks: &[usize]) -> Option<Vec<f64>> {
+        let most = ks.iter().copied().max()?.min(self.dim);
+        if self.reservoir.len() == 0 || self.method == Method::Lsh {
+            return None;
+        }
+        let rows = self.reservoir.rows(&self.mean);
+        let total: f64 = rows.iter().map(|x| f64::from(x * x)).sum();
+        let principal = self.principal(most);
+        let mut shares = vec![0f64; most];
+        for (k, share) in shares.iter_mut().enumerate() {
+            let direction: Vec<f32> = principal.vectors.col(k).iter().map(|x| *x as f32).collect();
+            for row in rows.chunks_exact(self.dim) {
+                let along: f32 = row.iter().zip(&direction).map(|(x, w)| x * w).sum();
+                *share += f64::from(along * along);
+            }
+        }
+        let share = |k: usize| shares[..k.min(most)].iter().sum::<f64>() / total;
+        Some(ks.iter().map(|k| if total > 0.0 { share(*k) } else { 0.0 }).collect())
+    }
+
     /// One sketch of all the rows that the given sketches have seen (DFROSH).
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();

@@ -1,10 +1,10 @@
 //! `frosh convert`: from one format to another.
 
-use crate::args::{Common, Reading, format_name, kind_name};
+use crate::args::{Common, Reading, check_distinct, format_name, kind_name};
 use crate::output::{count, print, print_json, seconds};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, CommandFactory as _};
 use frosh_io::{Format, Kind, Output, Target, Vectors};
 use serde_json::json;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use std::time::Instant;
 Floats are rounded to the type that is written; a value that an integer type cannot hold is an error.")]
 pub(crate) struct Convert {
     /// Files, folders or patterns of vectors, then the file to write; - is standard input or output
-    #[arg(required = true, num_args = 2.., value_name = "FROM... TO")]
+    #[arg(required = true, value_name = "FROM... TO")]
     paths: Vec<String>,
     /// Format to write, where the name does not tell
     #[arg(long, value_name = "NAME", value_parser = format_name)]
@@ -32,7 +32,7 @@ pub(crate) struct Convert {
     /// Name of the column, data set or array to write
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Leave out rows with NaN, infinity or nulls instead of stopping at them
+    /// Leave out rows with NaN, infinity or nulls (without it, NaN is copied and a null is an error)
     #[arg(long)]
     skip_bad: bool,
     #[command(flatten)]
@@ -42,12 +42,20 @@ pub(crate) struct Convert {
 impl Convert {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let Some((to, from)) = self.paths.split_last() else { bail!("nothing to convert") };
+        let (to, from) = match self.paths.split_last() {
+            Some((to, from)) if !from.is_empty() => (to, from),
+            _ => {
+                let missing = clap::error::ErrorKind::MissingRequiredArgument;
+                let why = "convert needs the files to read and the file to write: FROM... TO";
+                crate::args::Cli::command().error(missing, why).exit();
+            }
+        };
         let to = PathBuf::from(to);
         let Some(format) = self.to.or_else(|| Format::of_name(&to)) else {
             bail!("{}: the name tells no format: choose one with --to", to.display());
         };
         let vectors = Vectors::open(from, &self.reading.options(self.skip_bad))?;
+        check_distinct(&to, vectors.files().iter().map(|file| &*file.path))?;
         let target = Target {
             format,
             kind: self.kind.unwrap_or(vectors.kind()),

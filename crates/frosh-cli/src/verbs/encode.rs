@@ -1,12 +1,12 @@
 //! `frosh encode`: vectors to packed codes.
 
-use crate::args::{Common, Reading};
+use crate::args::{Common, Reading, check_distinct};
 use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Hasher, Pool};
-use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, Whole, for_values, rows};
+use frosh::{Codes, Hasher, Pool, Whole};
+use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -29,6 +29,9 @@ pub(crate) struct Encode {
     /// The codes to write: NAME.npy for a plain array, - for bare bytes, else a file that knows its model
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// Two more bytes for each vector, for `search --rank estimated`: worth far more than 16 bits
+    #[arg(long)]
+    factors: bool,
     #[command(flatten)]
     reading: Reading,
 }
@@ -45,6 +48,8 @@ impl Encode {
         let hasher = Hasher::load(&self.model)?;
         let vectors = Vectors::open(&self.data, &self.reading.options(false))?;
         check_dim(&hasher, &self.model, &vectors)?;
+        let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
+        check_distinct(&self.output, inputs)?;
         let pool = Pool::new(common.threads)?;
         let bytes = hasher.bits().div_ceil(8);
         let mut sink = self.sink(bytes, vectors.rows())?;
@@ -52,8 +57,8 @@ impl Encode {
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
         let mut total = 0u64;
-        while let Some(batch) = batches.next()? {
-            let codes = encode(&hasher, &pool, batch)?;
+        while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
+            let codes = encode(&hasher, &pool, batch, self.factors)?;
             total += codes.len() as u64;
             match &mut sink {
                 Sink::Codes(None) => sink = Sink::Codes(Some(codes)),
@@ -75,6 +80,13 @@ impl Encode {
     }
 
     fn sink(&self, bytes: usize, rows: Option<u64>) -> Result<Sink> {
+        let plain =
+            self.output.as_os_str() == "-" || self.output.extension().is_some_and(|e| e == "npy");
+        if plain && self.factors {
+            bail!(
+                "plain codes have no place for factors: give -o a name that does not end in .npy"
+            );
+        }
         let format = match self.output.extension().and_then(|e| e.to_str()) {
             _ if self.output.as_os_str() == "-" => Format::Raw,
             Some("npy") => Format::Npy,
@@ -99,7 +111,7 @@ impl Encode {
         if self.output.as_os_str() == "-" || (common.quiet && !common.json) {
             return Ok(());
         }
-        let bytes = hasher.bits().div_ceil(8);
+        let bytes = hasher.bits().div_ceil(8) + if self.factors { 2 } else { 0 };
         if common.json {
             return print_json(&json!({
                 "codes": self.output.display().to_string(),
@@ -107,6 +119,7 @@ impl Encode {
                 "rows": total,
                 "bits": hasher.bits(),
                 "bytes_per_row": bytes,
+                "factors": self.factors,
                 "seconds": elapsed,
             }));
         }
@@ -124,8 +137,11 @@ impl Encode {
 }
 
 /// The codes of a batch.
-pub(crate) fn encode(hasher: &Hasher, pool: &Pool, batch: &Batch) -> Result<Codes> {
-    let codes = for_values!(batch.values(), v => hasher.encode_on(pool, rows(v, batch.dim())));
+pub(crate) fn encode(hasher: &Hasher, pool: &Pool, batch: &Batch, factors: bool) -> Result<Codes> {
+    let codes = for_values!(batch.values(), v => {
+        let rows = rows(v, batch.dim());
+        if factors { hasher.encode_with_factors(pool, rows) } else { hasher.encode_on(pool, rows) }
+    });
     codes.map_err(|e| batch.explain(e, 0).without_skipping().into())
 }
 
@@ -141,27 +157,4 @@ pub(crate) fn check_dim(hasher: &Hasher, model: &std::path::Path, data: &Vectors
         data.files()[0].path.display(),
         data.dim()
     )
-}
-
-/// All rows as codes.
-pub(crate) fn encode_all(
-    hasher: &Hasher,
-    pool: &Pool,
-    vectors: &Vectors,
-    progress: &mut Progress,
-) -> Result<Codes> {
-    let mut all: Option<Codes> = None;
-    let mut batches = vectors.batches();
-    while let Some(batch) = batches.next()? {
-        let codes = encode(hasher, pool, batch)?;
-        match &mut all {
-            None => all = Some(codes),
-            Some(all) => all.append(&codes)?,
-        }
-        progress.add(batch.len());
-    }
-    match all {
-        Some(codes) => Ok(codes),
-        None => bail!("{} has no rows", vectors.files()[0].path.display()),
-    }
 }

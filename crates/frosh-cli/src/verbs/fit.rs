@@ -1,6 +1,6 @@
 //! `frosh fit`: a model from a sketch.
 
-use crate::args::{Common, Fitting};
+use crate::args::{Common, Fitting, check_distinct};
 use crate::output::{count, print, print_json};
 use anyhow::Result;
 use clap::Args;
@@ -24,6 +24,7 @@ pub(crate) struct Fit {
 
 impl Fit {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        check_distinct(&self.output, [&*self.sketch])?;
         let sketch = frosh::Sketch::load(&self.sketch)?;
         let hasher = self.fitting.hasher(&sketch)?;
         hasher.save(&self.output)?;

@@ -39,7 +39,10 @@ impl Inspect {
             Some(AnyFile::Codes(codes)) => of_codes(&codes),
             _ => self.of_data(path)?,
         };
-        facts.push(("file_bytes", json!(size_on_disk)));
+        facts.push((
+            "file_bytes",
+            json!(if path.is_dir() { folder_size(path) } else { size_on_disk }),
+        ));
         if common.json {
             let object: serde_json::Map<String, Value> =
                 facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -61,7 +64,7 @@ impl Inspect {
         let vectors = match Vectors::open(&input, &self.reading.options(false)) {
             Ok(vectors) => vectors,
             // A file with several sets inside: tell which, rather than ask.
-            Err(error) => {
+            Err(error) if error.to_string().contains("choose one with") => {
                 let content = frosh_io::contents(path, &self.reading.options(false));
                 let Ok(Some((format, content))) = content else { return Err(error.into()) };
                 return Ok(vec![
@@ -70,6 +73,7 @@ impl Inspect {
                     ("content", json!(content)),
                 ]);
             }
+            Err(error) => return Err(error.without_skipping().into()),
         };
         let files = vectors.files();
         let mut facts: Facts = vec![
@@ -91,6 +95,17 @@ impl Inspect {
         }
         Ok(facts)
     }
+}
+
+/// Bytes of all files below a folder.
+fn folder_size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => folder_size(&entry.path()),
+            _ => entry.metadata().map_or(0, |m| m.len()),
+        })
+        .sum()
 }
 
 /// Formats of the files, each once.
@@ -132,25 +147,20 @@ fn of_sketch(sketch: &Sketch) -> Facts {
         ("dim", json!(sketch.dim())),
         ("sketch_rows", json!(sketch.sketch_rows())),
         ("block_rows", json!(sketch.block_rows())),
-        ("largest_bits", json!((sketch.sketch_rows() / 2).min(sketch.dim()))),
         ("seed", json!(sketch.seed())),
         ("workers", json!(sketch.workers())),
         ("sampled_rows", json!(sketch.reservoir_rows())),
     ];
     if sketch.method() != Method::Lsh {
-        let spectrum = sketch.spectrum();
-        // The sketch holds what it took in, less what was removed; this is of all that it took in.
-        let energy = |k: usize| {
-            let kept: f64 = spectrum.iter().take(k).sum();
-            if certificate.mass > 0.0 { (kept / certificate.mass).min(1.0) } else { 0.0 }
-        };
-        let captured: serde_json::Map<String, Value> = [8, 16, 32, 64, 128, 256]
-            .into_iter()
-            .filter(|k| *k <= sketch.sketch_rows() / 2)
-            .map(|k: usize| (k.to_string(), json!(energy(k))))
-            .collect();
-        facts.push(("spectrum", json!(spectrum)));
-        facts.push(("captured_energy", Value::Object(captured)));
+        facts.push(("largest_bits", json!((sketch.sketch_rows() / 2).min(sketch.dim()))));
+        facts.push(("spectrum", json!(sketch.spectrum())));
+        let most = (sketch.sketch_rows() / 2).min(sketch.dim());
+        let ks: Vec<usize> = [8, 16, 32, 64, 128, 256].into_iter().filter(|k| *k <= most).collect();
+        if let Some(shares) = sketch.captured_energy(&ks) {
+            let captured: serde_json::Map<String, Value> =
+                ks.iter().zip(shares).map(|(k, share)| (k.to_string(), json!(share))).collect();
+            facts.push(("captured_energy", Value::Object(captured)));
+        }
         facts.push(("certificate", json!({
             "removed": certificate.removed,
             "mass": certificate.mass,
@@ -184,6 +194,7 @@ fn of_hasher(hasher: &Hasher) -> Facts {
         ("rows_seen", json!(hasher.rows())),
         ("learned_directions", json!(hasher.rank())),
         ("seed", json!(hasher.seed())),
+        ("factors", json!(hasher.has_factors())),
     ]
 }
 
@@ -192,7 +203,8 @@ fn of_codes(codes: &Codes) -> Facts {
         ("kind", json!("codes")),
         ("rows", json!(codes.len())),
         ("bits", json!(codes.bits())),
-        ("bytes_per_row", json!(codes.bytes_per_row())),
+        ("bytes_per_row", json!(codes.stored_bytes_per_row())),
+        ("factors", json!(codes.has_factors())),
         ("model", json!(codes.hasher().to_string())),
     ]
 }
@@ -201,6 +213,7 @@ fn of_codes(codes: &Codes) -> Facts {
 fn shown(name: &str, value: &Value) -> String {
     match (name, value) {
         (_, Value::String(text)) => text.clone(),
+        (_, Value::Bool(yes)) => if *yes { "yes" } else { "no" }.into(),
         (_, Value::Null) => "not known before reading".into(),
         ("file_bytes" | "memory_bytes", n) => size(n.as_u64().unwrap_or(0)),
         ("seed", n) => n.to_string(),
@@ -221,17 +234,20 @@ fn shown(name: &str, value: &Value) -> String {
             pairs.sort_by_key(|pair| pair.0);
             let parts: Vec<String> =
                 pairs.iter().map(|(k, x)| format!("{:.1} % in {k}", x * 100.0)).collect();
-            format!("{} directions", parts.join(", "))
+            format!("{} directions (of the sampled rows)", parts.join(", "))
         }
         ("certificate", Value::Object(c)) => {
             let number = |name: &str| c.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-            let bound = if c.get("compressed") == Some(&Value::Bool(true)) {
-                "; compression adds an error that is bounded in probability only"
+            let (whose, bound) = if c.get("compressed") == Some(&Value::Bool(true)) {
+                (
+                    " of the compressed rows",
+                    "; compression's own error is bounded in probability only",
+                )
             } else {
-                ""
+                ("", "")
             };
             format!(
-                "no direction lost more than {} ({:.3} % of the mass){bound}",
+                "no direction{whose} lost more than {} ({:.3} % of the mass){bound}",
                 figures(number("removed")),
                 number("relative") * 100.0
             )

@@ -1,8 +1,8 @@
 //! `frosh merge`: the centre's share of DFROSH.
 
-use crate::args::Common;
+use crate::args::{Common, check_distinct};
 use crate::output::{count, print, print_json};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -18,17 +18,31 @@ pub(crate) struct Merge {
     /// The sketch file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
+    /// Merge sketches of the same worker number too: right only if their rows are different ones
+    #[arg(long)]
+    same_worker: bool,
 }
 
 impl Merge {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
-        let mut parts = Vec::with_capacity(self.sketches.len());
+        check_distinct(&self.output, self.sketches.iter().map(|path| &**path))?;
+        let mut parts: Vec<frosh::Sketch> = Vec::with_capacity(self.sketches.len());
         for path in &self.sketches {
             let part = frosh::Sketch::load(path)?;
             // One at a time against the first, so that the message can name the file.
             if let Some(first) = parts.first() {
                 let name = || format!("{} and {}", self.sketches[0].display(), path.display());
                 frosh::Sketch::merge([first, &part]).with_context(name)?;
+            }
+            let seen = |worker: &u64| parts.iter().any(|other| other.workers().contains(worker));
+            if let Some(worker) =
+                part.workers().iter().find(|w| seen(w)).filter(|_| !self.same_worker)
+            {
+                bail!(
+                    "{}: worker {worker} is in another sketch already: its rows would count twice. If they \
+                     are other rows, pass --same-worker; better give each machine a --worker of its own",
+                    path.display()
+                );
             }
             parts.push(part);
         }

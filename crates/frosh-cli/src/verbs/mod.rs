@@ -1,5 +1,6 @@
 //! One file for each verb.
 
+pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod demo;
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: &Cli) -> Result<()> {
         Verb::Encode(verb) => verb.run(common),
         Verb::Search(verb) => verb.run(common),
         Verb::Eval(verb) => verb.run(common),
+        Verb::Calibrate(verb) => verb.run(common),
         Verb::Inspect(verb) => verb.run(common),
         Verb::Convert(verb) => verb.run(common),
         Verb::Completions(verb) => verb.run(),

@@ -1,12 +1,12 @@
 //! `frosh search`: neighbours of query vectors, by their codes; optionally put in exact order by the vectors.
 
-use super::encode::{check_dim, encode_all};
-use crate::args::{Common, Reading};
+use super::encode::check_dim;
+use crate::args::{Common, Reading, names};
 use crate::output::print;
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Hasher, Metric, Neighbour, Pool};
+use frosh::{Codes, Hasher, Metric, Pool, Ranking, Rows, Scored};
 use frosh_io::{Vectors, for_values};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,9 +17,11 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   frosh search model.frosh codes.frosh --queries q.npy -k 10
   frosh search model.frosh codes.frosh --queries q.npy --rerank vectors.npy --oversample 10
+  frosh search model.frosh codes.frosh --queries q.npy --rank estimated     codes made with --factors
   frosh search model.frosh codes.frosh --queries q.npy --json | jq .ids
 
-Distances are bits that differ; with --rerank, squared Euclidean distances (for cosine: of unit vectors).
+Distances are bits that differ; with --rank asymmetric the negated signed sum, with --rank estimated estimates
+of the squared Euclidean distance, with --rerank that distance itself (for cosine: of unit vectors).
 Ids are row numbers, from 0. Neighbours come by distance, equal ones by id.")]
 pub(crate) struct Search {
     /// The model file
@@ -35,6 +37,10 @@ pub(crate) struct Search {
     #[arg(short, default_value_t = 10, value_name = "K",
           value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
+    /// How codes are put in order: asymmetric has float queries, estimated needs codes with factors too
+    #[arg(long, default_value_t = Ranking::Hamming, value_name = "NAME", ignore_case = true,
+          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+    rank: Ranking,
     /// The vectors that were encoded: look up the best candidates there and put them in exact order
     #[arg(long, num_args = 1.., value_name = "DATA")]
     rerank: Vec<String>,
@@ -49,6 +55,13 @@ pub(crate) struct Search {
 impl Search {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let hasher = Hasher::load(&self.model)?;
+        if self.codes.extension().is_some_and(|e| e == "npy") {
+            bail!(
+                "{}: plain codes do not know their model; search the file that encode writes under a name \
+                 that does not end in .npy",
+                self.codes.display()
+            );
+        }
         let codes = Codes::load(&self.codes)?;
         if codes.hasher() != hasher.id() {
             bail!(
@@ -62,14 +75,16 @@ impl Search {
         let queries = Vectors::open(&self.queries, &self.reading.options(false))?;
         check_dim(&hasher, &self.model, &queries)?;
         let pool = Pool::new(common.threads)?;
-        // Queries are read once, and their values are kept only where they are needed again.
         let mut progress = Progress::new("queries", queries.rows(), 0, common.quiet);
+        let values = read_all(&queries, &mut progress)?;
+        drop(progress);
+        let asked = hasher.queries(&pool, Rows::new(&values, hasher.dim())?)?;
         if self.rerank.is_empty() {
-            let asked = encode_all(&hasher, &pool, &queries, &mut progress)?;
-            drop(progress);
-            let found = codes.nearest_on(&pool, &asked, self.k as usize)?;
+            let found = codes.ranked(&pool, &asked, self.rank, self.k as usize)?;
+            let whole = self.rank == Ranking::Hamming;
             return print_all(common, &found, |n| {
-                (n.id, json!(n.distance), n.distance.to_string())
+                let score = if whole { json!(n.score as u32) } else { json!(n.score) };
+                (n.id, score, n.score.to_string())
             });
         }
         let base = Vectors::open(&self.rerank, &self.reading.options(false))?;
@@ -82,11 +97,8 @@ impl Search {
                 codes.len()
             );
         }
-        let values = read_all(&queries, &mut progress)?;
-        drop(progress);
-        let asked = hasher.encode_on(&pool, frosh::Rows::new(&values, hasher.dim())?)?;
         let wide = (self.k as usize).saturating_mul(self.oversample as usize);
-        let found = codes.nearest_on(&pool, &asked, wide)?;
+        let found = codes.ranked(&pool, &asked, self.rank, wide)?;
         let found = rerank(&base, &values, hasher.metric(), &found, self.k as usize)?;
         print_all(common, &found, |n| (n.1, json!(n.0), format!("{}", n.0 as f32)))
     }
@@ -96,7 +108,7 @@ impl Search {
 pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec<f64>> {
     let mut values = Vec::new();
     let mut batches = vectors.batches();
-    while let Some(batch) = batches.next()? {
+    while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
         for_values!(batch.values(), v => {
             let checked = frosh_io::rows(v, batch.dim()).check();
             checked.map_err(|e| batch.explain(e, 0).without_skipping())?;
@@ -115,7 +127,7 @@ fn rerank(
     base: &Vectors,
     queries: &[f64],
     metric: Metric,
-    candidates: &[Vec<Neighbour>],
+    candidates: &[Vec<Scored>],
     k: usize,
 ) -> Result<Vec<Vec<(f64, u64)>>> {
     // Each row is read once, for all queries that want it.

@@ -35,9 +35,10 @@ impl Sketch {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
-        frosh_io::Whole::begin(&self.output)?;
+        frosh::Whole::begin(&self.output)?;
         let (reading, learning) = (&self.reading, &self.learning);
-        let learned = learn(&self.data, reading, learning, self.worker, common, None, None)?;
+        let learned =
+            learn(&self.data, &self.output, reading, learning, self.worker, common, None, None)?;
         let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
         let sketch = learned.sketcher.finish();
         sketch.save(&self.output)?;

@@ -5,8 +5,7 @@ use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Hasher, Sketcher};
-use frosh_io::Whole;
+use frosh::{Hasher, Sketcher, Whole};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -50,7 +49,8 @@ impl Train {
         let refresh = self.refresh_every.map(|every| (every, &write as _));
         let (reading, learning) = (&self.reading, &self.learning);
         let fitting = Some(&self.fitting);
-        let learned = learn(&self.data, reading, learning, 0, common, fitting, refresh)?;
+        let learned =
+            learn(&self.data, &self.output, reading, learning, 0, common, fitting, refresh)?;
         let Learned { sketcher, checkpoint, .. } = &learned;
         let clock = Instant::now();
         let hasher = self.fitting.hasher(&sketcher.sketch())?;
@@ -89,6 +89,7 @@ impl Train {
                 "threads": threads(common),
                 "resumed_at": resumed_at,
                 "left_out": left_out,
+                "rank": hasher.rank(),
                 "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },
             }));
         }
@@ -97,10 +98,11 @@ impl Train {
         }
         let here = rows - resumed_at;
         let mut text = format!(
-            "{}: {} bits ({} bytes instead of {} for each vector)\n{} rows of {} dimensions in {} \
+            "{}: {} bits, {} rotation ({} bytes instead of {} for each vector)\n{} rows of {} dimensions in {} \
              ({} rows/s): waiting for data {}, learning {}, solving {}\n",
             self.output.display(),
             bits,
+            hasher.rotation(),
             bits.div_ceil(8),
             learned.bytes_per_row,
             count(rows),

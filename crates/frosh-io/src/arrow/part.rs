@@ -18,6 +18,8 @@ use std::sync::Arc;
 const STEP: usize = 1 << 20;
 /// Most rows read in one step.
 const STEP_ROWS: usize = 1 << 16;
+/// Bytes that a list takes at once: what a compressed buffer claims to become need not be there.
+const GROWTH: usize = 16 << 20;
 
 /// Reads a column of one record batch.
 pub(super) struct PartReader {
@@ -227,12 +229,17 @@ impl Stream {
 
     fn read(&mut self, bytes: usize) -> Result<Buffer, Fault> {
         self.take(bytes as u64)?;
-        let mut buffer = MutableBuffer::from_len_zeroed(bytes);
-        let done = match &mut self.from {
-            From::File(place) => place.read_exact(&mut buffer),
-            From::Packed(packed) => packed.read_exact(&mut buffer),
-        };
-        done.map_err(unpacked)?;
+        let mut buffer = MutableBuffer::from_len_zeroed(bytes.min(GROWTH));
+        let mut from = 0;
+        while from < bytes {
+            let done = match &mut self.from {
+                From::File(place) => place.read_exact(&mut buffer[from..]),
+                From::Packed(packed) => packed.read_exact(&mut buffer[from..]),
+            };
+            done.map_err(unpacked)?;
+            from = buffer.len();
+            buffer.resize(bytes.min(from.saturating_add(GROWTH)), 0);
+        }
         Ok(buffer.into())
     }
 
@@ -327,5 +334,20 @@ impl Bits {
             self.last = self.bytes.read(1)?[0];
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_taken_for_what_is_there_not_for_what_is_claimed() {
+        let claims =
+            |packed: Box<dyn Read + Send>| Stream { from: From::Packed(packed), left: u64::MAX };
+        assert!(claims(Box::new(std::io::empty())).read(1 << 50).is_err());
+        let long = claims(Box::new(std::io::repeat(7))).read(2 * GROWTH + 3).unwrap();
+        assert!(long.len() == 2 * GROWTH + 3 && long.iter().all(|byte| *byte == 7));
+        assert!(claims(Box::new(std::io::empty())).read(0).unwrap().is_empty());
     }
 }

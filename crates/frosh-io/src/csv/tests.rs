@@ -50,7 +50,9 @@ fn separators_and_names() {
     taken("1\n2\n3\n", 1, &six[..3]);
     taken("name\n1\n2\n3\n", 1, &six[..3]);
     taken("1e0,+2\n.3e1,4.", 2, &six[..4]);
-    assert_eq!(read(b"a b\t1\n1\t2\n", Some(b'\t')).unwrap(), (2, vec![1.0, 2.0]));
+    assert_eq!(read(b"a b\tc\n1\t2\n", Some(b'\t')).unwrap(), (2, vec![1.0, 2.0]));
+    // Column numbers in place of names.
+    taken("0,1,2\n1,2,3\n4,5,6\n", 3, &six);
     assert_eq!(read(b"1|2\n3|4\n", Some(b'|')).unwrap(), (2, six[..4].to_vec()));
     // Latin-1 names do not disturb.
     assert_eq!(read(b"h\xF6he,b\n1,2\n", None).unwrap(), (2, vec![1.0, 2.0]));
@@ -94,6 +96,8 @@ fn faults_say_where() {
     refused("1,5;2,5\n", "no rows");
     refused("1;2\n1,5;2\n", "column 0 is \"1,5\"");
     refused(",a,b\n0,1,2\n", "index=False");
+    refused("id,a,b\n0,1,2\n", "is called \"id\"");
+    refused("0x10,2\n3,4\n", "row 0: column 0 is \"0x10\"");
     refused(&format!("1,2\n1,{}\n", "y".repeat(1000)), "yyyy\"..., expected");
 }
 

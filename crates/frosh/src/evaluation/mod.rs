@@ -43,10 +43,12 @@
 
 mod exact;
 mod measures;
+mod ranked;
 mod scan;
 
 pub use exact::{ExactSearch, Found};
 pub use measures::{CurvePoint, Tally};
+pub use ranked::RankedEvaluation;
 
 use crate::codes::Codes;
 use crate::error::{Error, Result};

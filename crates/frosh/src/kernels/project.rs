@@ -46,30 +46,57 @@ impl Packed {
     }
 }
 
+impl Packed {
+    /// Floats that [`projections`] writes for each row: the bits, rounded up.
+    pub(crate) fn padded(&self) -> usize {
+        self.thresholds.len()
+    }
+}
+
 /// Writes the bits of each row of `rows` to ceil(bits / 8) bytes of `out`.
 pub(crate) fn sign_bits(isa: Isa, packed: &Packed, rows: &[f32], out: &mut [u8]) {
+    run_on(isa, packed, rows, out, &mut []);
+}
+
+/// The same, and the projections themselves, less the thresholds: [`Packed::padded`] floats for each
+/// row, of which those past the bits have no meaning.
+pub(crate) fn projections(
+    isa: Isa,
+    packed: &Packed,
+    rows: &[f32],
+    out: &mut [u8],
+    values: &mut [f32],
+) {
+    assert!(values.len() == rows.len() / packed.dim * packed.padded());
+    run_on(isa, packed, rows, out, values);
+}
+
+/// `values` is empty where they are not wanted.
+fn run_on(isa: Isa, packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
     assert!(rows.len().is_multiple_of(dim) && out.len() == rows.len() / dim * bytes);
-    dispatch!(isa, run(packed: &Packed, rows: &[f32], out: &mut [u8]) -> ())
+    dispatch!(isa, run(packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) -> ())
 }
 
 #[inline(always)]
-unsafe fn run<V: Vector>(packed: &Packed, rows: &[f32], out: &mut [u8]) {
+unsafe fn run<V: Vector>(packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
     let n = rows.len() / dim;
     let mut i = 0;
     while i < n {
         let x = &rows[i * dim..];
         let out = &mut out[i * bytes..];
+        let from = (i * packed.padded()).min(values.len());
+        let values = &mut values[from..];
         // SAFETY: at least as many rows as the tile's height start at `x`.
         unsafe {
             match n - i {
-                1 => tile::<V, 1>(packed, x, out),
-                2 => tile::<V, 2>(packed, x, out),
-                3 => tile::<V, 3>(packed, x, out),
-                4 => tile::<V, 4>(packed, x, out),
-                5 => tile::<V, 5>(packed, x, out),
-                _ => tile::<V, TILE>(packed, x, out),
+                1 => tile::<V, 1>(packed, x, out, values),
+                2 => tile::<V, 2>(packed, x, out, values),
+                3 => tile::<V, 3>(packed, x, out, values),
+                4 => tile::<V, 4>(packed, x, out, values),
+                5 => tile::<V, 5>(packed, x, out, values),
+                _ => tile::<V, TILE>(packed, x, out, values),
             }
         }
         i += TILE;
@@ -77,7 +104,12 @@ unsafe fn run<V: Vector>(packed: &Packed, rows: &[f32], out: &mut [u8]) {
 }
 
 #[inline(always)]
-unsafe fn tile<V: Vector, const M: usize>(packed: &Packed, x: &[f32], out: &mut [u8]) {
+unsafe fn tile<V: Vector, const M: usize>(
+    packed: &Packed,
+    x: &[f32],
+    out: &mut [u8],
+    values: &mut [f32],
+) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
     for (g, column) in packed.columns.chunks_exact(dim * GROUP).enumerate() {
         let mut words = [0u32; M];
@@ -101,10 +133,15 @@ unsafe fn tile<V: Vector, const M: usize>(packed: &Packed, x: &[f32], out: &mut 
                 }
                 let t = packed.thresholds.as_ptr().add(g * GROUP + part);
                 let (t0, t1) = (V::load(t), V::load(t.add(V::LANES)));
-                for (word, s) in words.iter_mut().zip(&sums) {
-                    let low = s[0].sub(t0).positive();
-                    let high = s[1].sub(t1).positive();
-                    *word |= (low | high << V::LANES) << part;
+                for (i, (word, s)) in words.iter_mut().zip(&sums).enumerate() {
+                    let (low, high) = (s[0].sub(t0), s[1].sub(t1));
+                    *word |= (low.positive() | high.positive() << V::LANES) << part;
+                    if !values.is_empty() {
+                        let at = i * packed.padded() + g * GROUP + part;
+                        let to = values[at..at + 2 * V::LANES].as_mut_ptr();
+                        low.store(to);
+                        high.store(to.add(V::LANES));
+                    }
                 }
             }
             part += 2 * V::LANES;
@@ -132,6 +169,14 @@ mod tests {
             for isa in Isa::every() {
                 let mut out = vec![0xff; n * bits.div_ceil(8)];
                 sign_bits(isa, &packed, &rows, &mut out);
+                let mut again = out.clone();
+                let mut values = vec![0f32; n * packed.padded()];
+                projections(isa, &packed, &rows, &mut again, &mut values);
+                assert_eq!(again, out);
+                for (i, k) in (0..n).flat_map(|i| (0..bits).map(move |k| (i, k))) {
+                    let dot: f32 = (0..dim).map(|j| rows[i * dim + j] * w[k * dim + j]).sum();
+                    assert_eq!(values[i * packed.padded() + k], dot - t[k], "{isa:?}");
+                }
                 for i in 0..n {
                     for k in 0..bits.div_ceil(8) * 8 {
                         let dot: f32 = (0..dim)

@@ -104,7 +104,7 @@ impl Demo {
             });
         }
         let page = page::page(&outcomes, rows, bits);
-        let whole = frosh_io::Whole::begin(&self.output)?;
+        let whole = frosh::Whole::begin(&self.output)?;
         std::io::Write::write_all(&mut whole.file(), page.as_bytes())?;
         whole.commit()?;
         self.report(common, &outcomes, start.elapsed().as_secs_f64())

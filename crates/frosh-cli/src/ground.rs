@@ -1,0 +1,159 @@
+//! The ground that models are measured on: a base, queries that are not in it, and their exact neighbours.
+//! What `eval` and `calibrate` share.
+
+use crate::args::{Common, Reading};
+use crate::progress::Progress;
+use crate::verbs::encode::encode;
+use crate::verbs::search::read_all;
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh::{Codes, ExactSearch, Hasher, Metric, Pool, Rows};
+use frosh_io::{Batch, Vectors, for_values, rows};
+use std::collections::BTreeSet;
+
+/// Rows held out as queries where nothing else is said.
+const HELD_OUT: u64 = 300;
+
+/// What is measured on.
+#[derive(Args)]
+pub(crate) struct GroundArgs {
+    /// Files, folders or patterns of the vectors to be searched
+    #[arg(long, required = true, num_args = 1.., value_name = "DATA")]
+    base: Vec<String>,
+    /// Query vectors; without them, some rows of the base are held out
+    #[arg(long, num_args = 1.., value_name = "DATA", conflicts_with = "held_out")]
+    queries: Vec<String>,
+    /// Rows of the base to hold out as queries; 300 where there are enough
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    held_out: Option<u32>,
+    /// Seed of the choice of held-out rows
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    seed: u64,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// Base and queries.
+pub(crate) struct Ground {
+    base: Vectors,
+    /// Rows of the base that are queries.
+    held: BTreeSet<u64>,
+    queries: Vec<f64>,
+    quiet: bool,
+}
+
+impl GroundArgs {
+    /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
+    pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<Ground> {
+        let open = |data: &[String]| -> Result<Vectors> {
+            let vectors = Vectors::open(data, &self.reading.options(false))?;
+            if vectors.dim() != dim {
+                bail!(
+                    "{whose} is for {dim} dimensions, but {} has {}",
+                    vectors.files()[0].path.display(),
+                    vectors.dim()
+                );
+            }
+            Ok(vectors)
+        };
+        let base = open(&self.base)?;
+        if base.files().iter().any(|file| !file.again) {
+            bail!("the base is read twice, so it cannot be a stream: save it as a file first");
+        }
+        let quiet = common.quiet;
+        if !self.queries.is_empty() {
+            let queries = open(&self.queries)?;
+            let queries =
+                read_all(&queries, &mut Progress::new("queries", queries.rows(), 0, quiet))?;
+            return Ok(Ground { base, held: BTreeSet::new(), queries, quiet });
+        }
+        let rows = match base.rows() {
+            Some(rows) => rows,
+            None => {
+                let mut rows = 0;
+                let mut batches = base.batches();
+                while let Some(batch) = batches.next()? {
+                    rows += batch.len() as u64;
+                }
+                rows
+            }
+        };
+        let wanted = self.held_out.map_or((rows / 2).min(HELD_OUT), u64::from);
+        if wanted == 0 || wanted > rows / 2 {
+            bail!(
+                "cannot hold out {wanted} of {rows} rows as queries, at most half: see --held-out"
+            );
+        }
+        let mut held = BTreeSet::new();
+        for draw in 0u64.. {
+            if held.len() as u64 == wanted {
+                break;
+            }
+            let bytes = [self.seed.to_le_bytes(), draw.to_le_bytes()].concat();
+            held.insert(xxhash_rust::xxh3::xxh3_64(&bytes) % rows);
+        }
+        let ids: Vec<u64> = held.iter().copied().collect();
+        let mut queries = Vec::with_capacity(ids.len() * base.dim());
+        base.visit(&ids, |_, row| queries.extend_from_slice(row))?;
+        Ok(Ground { base, held, queries, quiet })
+    }
+}
+
+impl Ground {
+    /// The queries.
+    pub(crate) fn queries(&self) -> Result<Rows<'_, f64>> {
+        Ok(Rows::new(&self.queries, self.base.dim())?)
+    }
+
+    /// The codes of the base.
+    pub(crate) fn encode(&self, hasher: &Hasher, pool: &Pool, factors: bool) -> Result<Codes> {
+        let mut codes: Option<Codes> = None;
+        self.each("encoding", |batch| {
+            let more = encode(hasher, pool, batch, factors)?;
+            match &mut codes {
+                None => codes = Some(more),
+                Some(all) => all.append(&more)?,
+            }
+            Ok(())
+        })?;
+        match codes {
+            Some(codes) => Ok(codes),
+            None => bail!("the base has no rows beside the queries"),
+        }
+    }
+
+    /// The `k` exact nearest rows of each query, nearest first.
+    pub(crate) fn nearest(&self, k: usize, metric: Metric, pool: &Pool) -> Result<Vec<Vec<u64>>> {
+        let mut exact = ExactSearch::new(self.queries()?, k, metric, pool)?;
+        self.each("exact search", |batch| {
+            for_values!(batch.values(), v => exact.push(rows(v, batch.dim())))
+                .map_err(|e| batch.explain(e, 0).without_skipping().into())
+        })?;
+        Ok(exact.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect())
+    }
+
+    /// Goes through the rows of the base but those held out.
+    fn each(&self, what: &str, mut take: impl FnMut(&Batch) -> Result<()>) -> Result<()> {
+        let mut progress = Progress::new(what, self.base.rows(), 0, self.quiet);
+        let mut batches = self.base.batches();
+        let mut at = 0u64;
+        while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
+            let end = at + batch.len() as u64;
+            let mut inside = self.held.range(at..end).map(|id| (id - at) as usize).peekable();
+            if inside.peek().is_none() {
+                take(batch)?;
+            } else {
+                // While rows still have their numbers.
+                for_values!(batch.values(), v => rows(v, batch.dim()).check())
+                    .map_err(|e| batch.explain(e, 0).without_skipping())?;
+                let kept = batch.without(inside);
+                if !kept.is_empty() {
+                    take(&kept)?;
+                }
+            }
+            progress.add(batch.len());
+            at = end;
+        }
+        Ok(())
+    }
+}

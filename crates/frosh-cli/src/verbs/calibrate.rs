@@ -1,0 +1,200 @@
+//! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
+
+use crate::args::{Common, names};
+use crate::ground::GroundArgs;
+use crate::output::{count, print, print_json, seconds};
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh::{AnyFile, Hasher, Pool, RankedEvaluation, Ranking, Sketch, Truth};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Find how many candidates must be put in exact order to reach a recall; given a sketch, with which bits.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh calibrate model.frosh --base vectors.npy --recall 0.95
+  frosh calibrate all.sketch --base vectors.npy --bits 32,64,128 -k 100
+
+For every ranking it prints the candidates (and the --oversample for `frosh search --rerank`) with which exact
+re-ranking finds that share of the true k nearest, on queries that are not in the base.")]
+pub(crate) struct Calibrate {
+    /// A model file, or a sketch to try several numbers of bits
+    #[arg(value_name = "MODEL|SKETCH")]
+    file: PathBuf,
+    /// The recall to reach
+    #[arg(long, default_value_t = 0.95, value_name = "SHARE", value_parser = share)]
+    recall: f64,
+    /// Neighbours for each query
+    #[arg(short, default_value_t = 10, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    k: u32,
+    /// With a sketch: the numbers of bits to try
+    #[arg(long, short, value_delimiter = ',', default_value = "32,64,128", value_name = "N,...")]
+    bits: Vec<usize>,
+    /// Most candidates for each neighbour that a choice may need
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    most: u32,
+    /// How codes are put in order; by default every way that the model can
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...", ignore_case = true,
+          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+    rank: Vec<Ranking>,
+    #[command(flatten)]
+    ground: GroundArgs,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err("expected a share above 0 and at most 1, such as 0.95".into()),
+    }
+}
+
+/// One line of the table.
+struct Line {
+    bits: usize,
+    ranking: Ranking,
+    bytes: usize,
+    plain: f64,
+    candidates: usize,
+}
+
+impl Line {
+    fn oversample(&self, k: u32) -> usize {
+        self.candidates.div_ceil(k as usize)
+    }
+}
+
+impl Calibrate {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        let start = Instant::now();
+        let pool = Pool::new(common.threads)?;
+        let hashers: Vec<Hasher> = match AnyFile::load(&self.file)? {
+            Some(AnyFile::Hasher(hasher)) => vec![*hasher],
+            Some(AnyFile::Sketch(sketch)) => self.from_sketch(&sketch)?,
+            _ => bail!("{}: is neither a model nor a sketch", self.file.display()),
+        };
+        let (dim, metric) = (hashers[0].dim(), hashers[0].metric());
+        let ground = self.ground.open(dim, &self.file.display().to_string(), common)?;
+        let k = self.k as usize;
+        let near = ground.nearest(k, metric, &pool)?;
+        let mut lines = Vec::new();
+        let mut base = 0;
+        for hasher in &hashers {
+            let rankings = self.rankings(hasher);
+            let codes = ground.encode(hasher, &pool, rankings.contains(&Ranking::Estimated))?;
+            base = codes.len();
+            if base < k {
+                bail!("the base has only {base} rows beside the queries: ask for a smaller -k");
+            }
+            let asked = hasher.queries(&pool, ground.queries()?)?;
+            for ranking in rankings {
+                let truth = Truth::Nearest(k);
+                let result = RankedEvaluation::new(&asked, &codes, ranking, truth, &near, &pool)?;
+                let factors = if ranking == Ranking::Estimated { 2 } else { 0 };
+                lines.push(Line {
+                    bits: hasher.bits(),
+                    ranking,
+                    bytes: codes.bytes_per_row() + factors,
+                    plain: result.recall(k).unwrap_or(0.0),
+                    candidates: result.candidates_for(k, self.recall).unwrap_or(base),
+                });
+            }
+        }
+        let queries = ground.queries()?.len();
+        self.report(common, &lines, queries, base, start.elapsed().as_secs_f64())
+    }
+
+    fn from_sketch(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
+        Ok(self.bits.iter().map(|bits| sketch.hasher(*bits)).collect::<frosh::Result<_>>()?)
+    }
+
+    fn rankings(&self, hasher: &Hasher) -> Vec<Ranking> {
+        if !self.rank.is_empty() {
+            return self.rank.clone();
+        }
+        let mut all = vec![Ranking::Hamming, Ranking::Asymmetric];
+        all.extend(hasher.has_factors().then_some(Ranking::Estimated));
+        all
+    }
+
+    /// The fewest bytes that stay within `--most`; where none do, the fewest candidates.
+    fn choice<'a>(&self, lines: &'a [Line]) -> Option<&'a Line> {
+        let within = |line: &&Line| line.oversample(self.k) <= self.most as usize;
+        let cheapest = lines.iter().filter(within).min_by_key(|line| (line.bytes, line.candidates));
+        cheapest.or_else(|| lines.iter().min_by_key(|line| line.candidates))
+    }
+
+    fn report(
+        &self,
+        common: &Common,
+        lines: &[Line],
+        queries: usize,
+        base: usize,
+        elapsed: f64,
+    ) -> Result<()> {
+        let choice = self.choice(lines);
+        if common.json {
+            let object = |line: &Line| {
+                json!({
+                    "bits": line.bits,
+                    "ranking": line.ranking.as_str(),
+                    "bytes_per_row": line.bytes,
+                    "recall": line.plain,
+                    "candidates": line.candidates,
+                    "oversample": line.oversample(self.k),
+                })
+            };
+            return print_json(&json!({
+                "recall": self.recall,
+                "k": self.k,
+                "queries": queries,
+                "base": base,
+                "table": lines.iter().map(object).collect::<Vec<Value>>(),
+                "choice": choice.map(object),
+                "seconds": elapsed,
+            }));
+        }
+        let mut text = format!(
+            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:>6}  {:<12}{:>7}{:>14}{:>12}{:>12}\n",
+            self.recall,
+            self.k,
+            count(queries as u64),
+            count(base as u64),
+            seconds(elapsed),
+            "bits",
+            "ranking",
+            "bytes",
+            format!("recall@{}", self.k),
+            "candidates",
+            "oversample"
+        );
+        for line in lines {
+            text += &format!(
+                "{:>6}  {:<12}{:>7}{:>14.3}{:>12}{:>12}\n",
+                line.bits,
+                line.ranking,
+                line.bytes,
+                line.plain,
+                count(line.candidates as u64),
+                count(line.oversample(self.k) as u64)
+            );
+        }
+        if let Some(line) = choice {
+            let factors =
+                if line.ranking == Ranking::Estimated { " (encode with --factors)" } else { "" };
+            text += &format!(
+                "\nchoice: --bits {} --rank {} --oversample {}{factors}\n",
+                line.bits,
+                line.ranking,
+                line.oversample(self.k)
+            );
+            if line.oversample(self.k) > self.most as usize {
+                text += &format!(
+                    "note: nothing stays within {} candidates for each neighbour\n",
+                    self.most
+                );
+            }
+        }
+        print(&text)
+    }
+}

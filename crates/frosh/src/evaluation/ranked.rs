@@ -1,0 +1,173 @@
+//! Scores of rankings by floats: the same measures as for codes, from the places of the true neighbours.
+//!
+//! **Definitions** (a) and (c) of the parent module and recall. Scores are floats, so ties hardly occur; they
+//! go by id. The pooled curve (b) has no meaning here: radii of different queries cannot be compared.
+//!
+//! **Cost.** For each query a scan of all codes and a sort of their scores.
+
+use super::Truth;
+use crate::codes::Codes;
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::ranking::{Queries, Ranking};
+
+/// Measures of a ranking of a base for some queries.
+#[derive(Clone, Debug)]
+pub struct RankedEvaluation {
+    truth: Truth,
+    base: usize,
+    /// For each query: places in the ranking, from 0, of its true neighbours, nearest neighbour first.
+    places: Vec<Vec<u32>>,
+    /// How many of them are relevant.
+    relevant: usize,
+}
+
+impl RankedEvaluation {
+    /// Ranks the base for every query and finds the places of its true neighbours, which are given nearest
+    /// first and may be more than `truth` asks for.
+    pub fn new(
+        queries: &Queries,
+        base: &Codes,
+        ranking: Ranking,
+        truth: Truth,
+        neighbours: &[Vec<u64>],
+        pool: &Pool,
+    ) -> Result<Self> {
+        base.check_ranking(queries, ranking)?;
+        let n = base.len();
+        if u32::try_from(n).is_err() {
+            return Err(Error::setting(
+                "base rows",
+                n,
+                "a ranking is evaluated on fewer than 2^32",
+            ));
+        }
+        let relevant = truth.count(n);
+        if relevant == 0 {
+            let why = format!("\"{truth}\" of {n} base rows names no neighbours");
+            return Err(Error::setting("neighbours that count", relevant, why));
+        }
+        if neighbours.len() != queries.len() {
+            let why = format!("there are {} queries", queries.len());
+            return Err(Error::setting("lists of neighbours", neighbours.len(), why));
+        }
+        let bad = |list: &Vec<u64>| list.len() < relevant || list.iter().any(|id| *id >= n as u64);
+        if let Some(list) = neighbours.iter().find(|list| bad(list)) {
+            let why =
+                format!("\"{truth}\" of {n} base rows needs {relevant}, each a row of the base");
+            return Err(Error::setting("neighbours in a list", list.len(), why));
+        }
+        let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
+        let jobs = places.iter_mut().enumerate().collect();
+        pool.each(jobs, |(query, places)| {
+            let place = ranks(base, queries, query, ranking);
+            *places = neighbours[query].iter().map(|id| place[*id as usize]).collect();
+        });
+        Ok(Self { truth, base: n, places, relevant })
+    }
+
+    /// What was relevant.
+    pub fn truth(&self) -> Truth {
+        self.truth
+    }
+
+    /// Rows in the base.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Queries.
+    pub fn queries(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Places of the relevant rows of each query, ascending.
+    fn relevant_places(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
+        self.places.iter().map(|places| {
+            let mut relevant = places[..self.relevant].to_vec();
+            relevant.sort_unstable();
+            relevant
+        })
+    }
+
+    /// Mean average precision over the whole ranking: (a).
+    pub fn map(&self) -> f64 {
+        let precision = |places: Vec<u32>| {
+            let terms =
+                places.iter().zip(1u32..).map(|(p, hits)| f64::from(hits) / (f64::from(*p) + 1.0));
+            terms.sum::<f64>() / places.len() as f64
+        };
+        mean(self.relevant_places().map(precision))
+    }
+
+    /// Mean interpolated precision at recall 0, 0.01 ... 1: (c).
+    pub fn interpolated(&self) -> f64 {
+        let one = |places: Vec<u32>| {
+            let mut best = vec![0f64; places.len()];
+            let mut largest = 0f64;
+            for (i, place) in places.iter().enumerate().rev() {
+                largest = largest.max((i + 1) as f64 / (f64::from(*place) + 1.0));
+                best[i] = largest;
+            }
+            let needed = |i: usize| (i * places.len()).div_ceil(100).max(1) - 1;
+            (0..=100).map(|i| best[needed(i)]).sum::<f64>() / 101.0
+        };
+        mean(self.relevant_places().map(one))
+    }
+
+    /// Share of the `k` nearest that are among the first `k` of the ranking; `None` where fewer neighbours
+    /// than that were given.
+    pub fn recall(&self, k: usize) -> Option<f64> {
+        self.recall_after_reranking(k, k)
+    }
+
+    /// The fewest candidates whose exact re-ranking finds this share of the `k` nearest; `None` where fewer
+    /// neighbours than that were given.
+    pub fn candidates_for(&self, k: usize, recall: f64) -> Option<usize> {
+        if k == 0 || self.places.is_empty() || self.places.iter().any(|places| places.len() < k) {
+            return None;
+        }
+        let mut places: Vec<u32> = self.places.iter().flat_map(|p| &p[..k]).copied().collect();
+        places.sort_unstable();
+        let needed = (recall.clamp(0.0, 1.0) * places.len() as f64).ceil().max(1.0) as usize;
+        // At least k, of which k are to be returned.
+        Some((places[needed - 1] as usize + 1).max(k))
+    }
+
+    /// Share of the `k` nearest that are among the first `candidates` of the ranking: what exact re-ranking
+    /// of those finds.
+    pub fn recall_after_reranking(&self, k: usize, candidates: usize) -> Option<f64> {
+        if k == 0 || self.places.iter().any(|places| places.len() < k) {
+            return None;
+        }
+        let found = |places: &Vec<u32>| {
+            let hits = places[..k].iter().filter(|p| (**p as usize) < candidates).count();
+            hits as f64 / k as f64
+        };
+        Some(mean(self.places.iter().map(found)))
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = values.fold((0.0, 0usize), |(sum, n), x| (sum + x, n + 1));
+    if n == 0 { 0.0 } else { sum / n as f64 }
+}
+
+/// The place of every row in the ranking for one query.
+fn ranks(base: &Codes, queries: &Queries, query: usize, ranking: Ranking) -> Vec<u32> {
+    // A float's bits, turned so that they order as the float does, above the row's number.
+    let mut keys: Vec<u64> = Vec::with_capacity(base.len());
+    base.scores(queries, query, ranking, 0..base.len(), |first, scores| {
+        for (score, id) in scores.iter().zip(first as u64..) {
+            let bits = score.to_bits();
+            let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+            keys.push(u64::from(ordered) << 32 | id);
+        }
+    });
+    keys.sort_unstable();
+    let mut places = vec![0u32; keys.len()];
+    for (key, place) in keys.iter().zip(0u32..) {
+        places[*key as u32 as usize] = place;
+    }
+    places
+}

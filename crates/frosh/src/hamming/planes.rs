@@ -1,0 +1,175 @@
+//! Rows turned into planes, for many queries at once.
+//!
+//! Half byte `j` of 64 neighbouring rows lies together as one line of 64 bytes. The distance that half
+//! byte `j` adds, for one query, is a function of its sixteen values: a table that fits a register, so one
+//! lookup (`vpshufb`) and one addition give it for 32 rows. Counting bits in place takes more than twice
+//! as many instructions, and sums across registers at the end. Turning costs as much as some ten queries.
+//!
+//! **Leaving early.** Sums are bytes that begin at `255 - limit` and stop at 255, so a row is nearer than
+//! the limit exactly when its sum ends below 255, and a group of 64 rows is done with as soon as all its
+//! sums are 255. Bits of far rows differ about every second time; the planes after which a group is
+//! expected to be done with follow from the limit ([`early`]), and are all that most groups need.
+
+use super::kernel::{Isa, Table};
+#[cfg(target_arch = "x86_64")]
+use super::x86;
+
+/// Rows of a group: a line of memory for each plane.
+pub(super) const ROWS: usize = 64;
+/// Limits above this do not fit the sums.
+pub(super) const LIMIT: u32 = 255;
+
+/// One plane of a group.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Line(pub(super) [u8; ROWS]);
+
+/// Four queries: for each plane and query, the bits in which the sixteen half bytes differ from its own.
+pub(super) struct Quad {
+    pub(super) tables: Vec<[[u8; 16]; 4]>,
+}
+
+impl Quad {
+    /// Up to four queries; the places of missing ones stay unused.
+    pub(super) fn new(queries: Table<'_>) -> Self {
+        assert!(queries.len() <= 4);
+        let mut tables = vec![[[0; 16]; 4]; 2 * queries.width()];
+        for q in 0..queries.len() {
+            for (byte, pair) in queries.row(q).iter().zip(tables.chunks_exact_mut(2)) {
+                for (table, half) in pair.iter_mut().zip([byte & 15, byte >> 4]) {
+                    table[q] = std::array::from_fn(|x| (x as u8 ^ half).count_ones() as u8);
+                }
+            }
+        }
+        Self { tables }
+    }
+}
+
+/// Some rows as planes, always of the same width.
+#[derive(Default)]
+pub(super) struct Planes {
+    lines: Vec<Line>,
+    rows: usize,
+    /// What [`early`] gives for each limit.
+    early: Vec<usize>,
+}
+
+impl Planes {
+    /// Turns the rows of a table, in place of those before.
+    pub(super) fn turn(&mut self, isa: Isa, table: Table<'_>) {
+        let lines = table.len().div_ceil(ROWS) * 2 * table.width();
+        self.lines.resize(lines, Line([0; ROWS]));
+        self.rows = table.len();
+        if self.early.is_empty() {
+            self.early = (0..=LIMIT).map(|limit| early(limit, 2 * table.width())).collect();
+        }
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: an `Isa` that looks up is AVX2, and exists only where the CPU has it.
+            isa if isa.looks_up() => unsafe { x86::turn(table, &mut self.lines) },
+            _ => turn_plain(table, &mut self.lines),
+        }
+    }
+
+    /// Looks at groups of [`ROWS`] rows from group `from` on, and stops at the first with a row nearer to one
+    /// of the queries than its limit (at most [`LIMIT`]; 0 for queries that are missing): the group, and for
+    /// each query a bit for each such row.
+    pub(super) fn seek(
+        &self,
+        isa: Isa,
+        quad: &Quad,
+        from: usize,
+        limits: [u32; 4],
+    ) -> Option<(usize, [u64; 4])> {
+        let starts = limits.map(|limit| (LIMIT - limit) as u8);
+        let early = limits.into_iter().fold(0, |most, limit| most.max(self.early[limit as usize]));
+        let (group, mut masks) = match isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as in `turn`.
+            isa if isa.looks_up() => unsafe {
+                x86::seek_planes(quad, &self.lines, from, starts, early)
+            },
+            _ => seek_plain(quad, &self.lines, from, starts),
+        }?;
+        if (group + 1) * ROWS > self.rows {
+            let filled = u64::MAX >> ((group + 1) * ROWS - self.rows);
+            masks = masks.map(|mask| mask & filled);
+        }
+        Some((group, masks))
+    }
+}
+
+/// Planes after which all 256 sums of a group will have reached the limit nine times in ten, if bits of far
+/// rows are fair coins: the least b with b/2 - 3.3 sqrt(b)/2 >= limit, as half bytes.
+fn early(limit: u32, planes: usize) -> usize {
+    let root = (3.3 + (3.3f32 * 3.3 + 8.0 * limit as f32).sqrt()) / 2.0;
+    let enough = 2 * (root * root / 8.0).ceil() as usize;
+    // Looking twice for the sake of a few planes does not pay.
+    if enough + planes / 16 < planes { enough } else { planes }
+}
+
+/// The definition of what [`Planes::seek`] finds.
+fn seek_plain(
+    quad: &Quad,
+    planes: &[Line],
+    from: usize,
+    starts: [u8; 4],
+) -> Option<(usize, [u64; 4])> {
+    for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+        let masks: [u64; 4] = std::array::from_fn(|q| {
+            (0..ROWS).fold(0, |mask, row| {
+                let planes = group.iter().zip(&quad.tables);
+                let sum = planes.fold(starts[q], |sum, (plane, tables)| {
+                    sum.saturating_add(tables[q][plane.0[row] as usize])
+                });
+                mask | u64::from(sum < 255) << row
+            })
+        });
+        if masks != [0; 4] {
+            return Some((g, masks));
+        }
+    }
+    None
+}
+
+/// Writes the planes of all rows, group by group; rows that are missing in the last one are 0.
+#[inline(always)]
+pub(super) fn turn_plain(table: Table<'_>, planes: &mut [Line]) {
+    let width = table.width();
+    for (g, planes) in planes.chunks_exact_mut(2 * width).enumerate() {
+        let rows = table.part(g * ROWS, table.len().min((g + 1) * ROWS));
+        for (w, planes) in planes.chunks_mut(16).enumerate() {
+            // Word `w` of row 8 o + i is words[i][o].
+            let mut words = [[0u64; 8]; 8];
+            for (r, row) in rows.data().chunks_exact(width).enumerate() {
+                words[r % 8][r / 8] = match row[8 * w..].first_chunk::<8>() {
+                    Some(bytes) => u64::from_le_bytes(*bytes),
+                    None => row[8 * w..].iter().rev().fold(0, |x, b| x << 8 | u64::from(*b)),
+                };
+            }
+            swap::<4>(&mut words, 0x0000_0000_ffff_ffff);
+            swap::<2>(&mut words, 0x0000_ffff_0000_ffff);
+            swap::<1>(&mut words, 0x00ff_00ff_00ff_00ff);
+            for (pair, words) in planes.chunks_exact_mut(2).zip(&words) {
+                for (o, word) in words.iter().enumerate() {
+                    const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+                    pair[0].0[8 * o..8 * o + 8].copy_from_slice(&(word & LOW).to_le_bytes());
+                    pair[1].0[8 * o..8 * o + 8].copy_from_slice(&(word >> 4 & LOW).to_le_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// One of the three steps that turn a square of 8 x 8 bytes: blocks of `SIZE` bytes change places.
+#[inline(always)]
+fn swap<const SIZE: usize>(words: &mut [[u64; 8]; 8], low: u64) {
+    for i in (0..8).filter(|i| i & SIZE == 0) {
+        let (upper, lower) = words.split_at_mut(i + SIZE);
+        for (a, b) in upper[i].iter_mut().zip(&mut lower[0]) {
+            let both = (*a >> (8 * SIZE) ^ *b) & low;
+            *a ^= both << (8 * SIZE);
+            *b ^= both;
+        }
+    }
+}

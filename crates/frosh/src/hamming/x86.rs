@@ -1,0 +1,359 @@
+//! The kernels for x86-64: all intrinsics of the Hamming search.
+//!
+//! **Counting.** A register of 32 bytes is counted by looking up each half byte in a table of sixteen
+//! (`vpshufb`), and summed to words (`vpsadbw`). Four rows become a register of four distances; eight such
+//! registers are a group, and only their least is compared with the limit.
+//!
+//! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](super::planes).
+
+use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, some_plain};
+use super::planes::{Line, Quad, turn_plain};
+use core::arch::x86_64::*;
+
+/// Bytes that are fetched ahead of the search: half a page, where the hardware's own prefetch stops.
+const AHEAD: usize = 2048;
+
+/// Starts to bring a line into cache; any address will do.
+#[inline(always)]
+pub(super) fn fetch(address: *const i8) {
+    // SAFETY: a prefetch reads nothing, whatever the address, and every x86-64 has it.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }
+}
+
+/// Bits in each byte.
+#[inline(always)]
+unsafe fn count_bytes(x: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let low = _mm256_set1_epi8(0x0f);
+        let bits = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+            0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,
+        ));
+        _mm256_add_epi8(
+            _mm256_shuffle_epi8(bits, _mm256_and_si256(x, low)),
+            _mm256_shuffle_epi8(bits, _mm256_and_si256(_mm256_srli_epi32::<4>(x), low)),
+        )
+    }
+}
+
+/// How the distances of four rows are had; all need AVX2 and four readable rows.
+trait Four: Copy {
+    unsafe fn new(query: &[u8]) -> Self;
+    /// The distances of the four rows at `at`, as words.
+    unsafe fn four(&self, at: *const u8) -> __m256i;
+}
+
+#[inline(always)]
+unsafe fn differing(query: __m256i, at: *const u8) -> __m256i {
+    // SAFETY: the caller points at 32 readable bytes and has AVX2.
+    unsafe { count_bytes(_mm256_xor_si256(query, _mm256_loadu_si256(at.cast()))) }
+}
+
+#[inline(always)]
+unsafe fn sums(counts: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe { _mm256_sad_epu8(counts, _mm256_setzero_si256()) }
+}
+
+/// The sums of neighbouring words: those of `a` and of `b` in turns.
+#[inline(always)]
+unsafe fn pairs(a: __m256i, b: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe { _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)) }
+}
+
+/// Rows of 8 bytes.
+#[derive(Clone, Copy)]
+struct Rows8(__m256i);
+
+impl Four for Rows8 {
+    #[inline(always)]
+    unsafe fn new(query: &[u8]) -> Self {
+        // SAFETY: the caller has AVX2 and a query of 8 bytes.
+        Self(unsafe { _mm256_set1_epi64x(query.as_ptr().cast::<i64>().read_unaligned()) })
+    }
+    #[inline(always)]
+    unsafe fn four(&self, at: *const u8) -> __m256i {
+        // SAFETY: the caller points at four rows, 32 bytes.
+        unsafe { sums(differing(self.0, at)) }
+    }
+}
+
+/// Rows of 16 bytes.
+#[derive(Clone, Copy)]
+struct Rows16(__m256i);
+
+impl Four for Rows16 {
+    #[inline(always)]
+    unsafe fn new(query: &[u8]) -> Self {
+        // SAFETY: the caller has AVX2 and a query of 16 bytes.
+        Self(unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(query.as_ptr().cast())) })
+    }
+    #[inline(always)]
+    unsafe fn four(&self, at: *const u8) -> __m256i {
+        // SAFETY: the caller points at four rows, 64 bytes.
+        unsafe {
+            let (a, b) = (sums(differing(self.0, at)), sums(differing(self.0, at.add(32))));
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs(a, b))
+        }
+    }
+}
+
+/// Rows of a multiple of 32 bytes; `WIDTH` is 0 where it is known only at run time.
+#[derive(Clone, Copy)]
+struct Rows32<const WIDTH: usize> {
+    query: *const u8,
+    width: usize,
+}
+
+impl<const WIDTH: usize> Rows32<WIDTH> {
+    #[inline(always)]
+    unsafe fn row(&self, at: *const u8) -> __m256i {
+        let width = if WIDTH > 0 { WIDTH } else { self.width };
+        // SAFETY: the caller points at a row, the query is as long; a byte has at most 8 bits, so
+        // 31 of them stay within a byte.
+        unsafe {
+            let (mut total, mut c) = (_mm256_setzero_si256(), 0);
+            while c < width {
+                let end = width.min(c + 31 * 32);
+                let mut bytes = _mm256_setzero_si256();
+                while c < end {
+                    let query = _mm256_loadu_si256(self.query.add(c).cast());
+                    bytes = _mm256_add_epi8(bytes, differing(query, at.add(c)));
+                    c += 32;
+                }
+                total = _mm256_add_epi64(total, sums(bytes));
+            }
+            total
+        }
+    }
+}
+
+impl<const WIDTH: usize> Four for Rows32<WIDTH> {
+    #[inline(always)]
+    unsafe fn new(query: &[u8]) -> Self {
+        Self { query: query.as_ptr(), width: query.len() }
+    }
+    #[inline(always)]
+    unsafe fn four(&self, at: *const u8) -> __m256i {
+        // SAFETY: the caller points at four rows.
+        unsafe {
+            let width = if WIDTH > 0 { WIDTH } else { self.width };
+            let ab = pairs(self.row(at), self.row(at.add(width)));
+            let cd = pairs(self.row(at.add(2 * width)), self.row(at.add(3 * width)));
+            let low = _mm256_permute2x128_si256::<0x20>(ab, cd);
+            _mm256_add_epi64(low, _mm256_permute2x128_si256::<0x31>(ab, cd))
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn distances_by<F: Four>(query: &[u8], table: Table<'_>, out: &mut [u32]) {
+    let whole = table.len() / 4 * 4;
+    // SAFETY: rows up to `whole` are in the table, `out` is as long.
+    unsafe {
+        let query = F::new(query);
+        for i in (0..whole).step_by(4) {
+            let four = query.four(table.data().as_ptr().add(i * table.width()));
+            let order = _mm256_setr_epi32(0, 2, 4, 6, 0, 0, 0, 0);
+            let four = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(four, order));
+            _mm_storeu_si128(out.as_mut_ptr().add(i).cast(), four);
+        }
+    }
+    distances_plain(query, table.part(whole, table.len()), &mut out[whole..]);
+}
+
+/// [`super::kernel::distances`], for a query as wide as the table and one place for each row.
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) unsafe fn distances(query: &[u8], table: Table<'_>, out: &mut [u32]) {
+    assert!(query.len() == table.width() && out.len() == table.len());
+    // SAFETY: AVX2 is the caller's promise, the lengths were checked, and each kind has its width.
+    unsafe {
+        match query.len() {
+            8 => distances_by::<Rows8>(query, table, out),
+            16 => distances_by::<Rows16>(query, table, out),
+            width if width.is_multiple_of(32) => distances_by::<Rows32<0>>(query, table, out),
+            _ => distances_plain(query, table, out),
+        }
+    }
+}
+
+/// [`super::kernel::some`]
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) unsafe fn some(
+    query: &[u8],
+    table: Table<'_>,
+    first: usize,
+    mask: u64,
+    out: &mut [u32; 64],
+) {
+    some_plain(query, table, first, mask, out);
+}
+
+/// [`super::kernel::listed`]
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) unsafe fn listed(query: &[u8], table: Table<'_>, rows: &[u32], out: &mut Vec<u32>) {
+    listed_plain(query, table, rows, out);
+}
+
+/// A bit for each word of `x` that is below that of `limits`.
+#[inline(always)]
+unsafe fn below(x: __m256i, limits: __m256i) -> u64 {
+    // SAFETY: the caller has AVX2.
+    unsafe { _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(limits, x))) as u64 }
+}
+
+#[inline(always)]
+unsafe fn seek_by<F: Four>(
+    query: &[u8],
+    table: Table<'_>,
+    from: usize,
+    limit: u32,
+) -> Option<(usize, u64)> {
+    let mut first = from;
+    // SAFETY: the loop stays among whole groups of the table.
+    unsafe {
+        let near = F::new(query);
+        let limits = _mm256_set1_epi64x(i64::from(limit));
+        while first + GROUP <= table.len() {
+            let at = table.data().as_ptr().add(first * table.width());
+            for line in (0..GROUP * table.width()).step_by(64) {
+                fetch(at.wrapping_add(AHEAD + line).cast());
+            }
+            let mut fours = [limits; GROUP / 4];
+            let mut nearest = limits;
+            for (i, four) in fours.iter_mut().enumerate() {
+                *four = near.four(at.add(4 * i * table.width()));
+                nearest = _mm256_min_epi32(nearest, *four);
+            }
+            if below(nearest, limits) != 0 {
+                let mut mask = 0;
+                for (i, four) in fours.iter().enumerate() {
+                    mask |= below(*four, limits) << (4 * i);
+                }
+                return Some((first, mask));
+            }
+            first += GROUP;
+        }
+    }
+    seek_plain(query, table, first, limit)
+}
+
+/// [`super::kernel::seek`], for a query as wide as the table.
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) unsafe fn seek(
+    query: &[u8],
+    table: Table<'_>,
+    from: usize,
+    limit: u32,
+) -> Option<(usize, u64)> {
+    assert!(query.len() == table.width());
+    // SAFETY: AVX2 is the caller's promise, the length was checked, and each kind has its width.
+    unsafe {
+        match query.len() {
+            8 => seek_by::<Rows8>(query, table, from, limit),
+            16 => seek_by::<Rows16>(query, table, from, limit),
+            32 => seek_by::<Rows32<32>>(query, table, from, limit),
+            width if width.is_multiple_of(32) => seek_by::<Rows32<0>>(query, table, from, limit),
+            _ => seek_plain(query, table, from, limit),
+        }
+    }
+}
+
+/// Accumulators of a group: four queries times two registers of rows.
+type Sums = [[__m256i; 2]; 4];
+
+/// Adds, for each row and query, the distances in the half bytes of some planes: an even number.
+#[inline(always)]
+unsafe fn add_planes(sums: &mut Sums, tables: &[[[u8; 16]; 4]], planes: &[Line]) {
+    let (tables, planes) = (tables.as_chunks::<2>().0, planes.as_chunks::<2>().0);
+    for (tables, lines) in tables.iter().zip(planes) {
+        // SAFETY: a line is two registers, a table is half of one; the caller has AVX2.
+        unsafe {
+            for half in 0..2 {
+                let rows = [
+                    _mm256_load_si256(lines[0].0.as_ptr().cast::<__m256i>().add(half)),
+                    _mm256_load_si256(lines[1].0.as_ptr().cast::<__m256i>().add(half)),
+                ];
+                for (q, sums) in sums.iter_mut().enumerate() {
+                    let [low, high] = [&tables[0][q], &tables[1][q]];
+                    let low = _mm256_broadcastsi128_si256(_mm_loadu_si128(low.as_ptr().cast()));
+                    let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(high.as_ptr().cast()));
+                    let both = _mm256_add_epi8(
+                        _mm256_shuffle_epi8(low, rows[0]),
+                        _mm256_shuffle_epi8(high, rows[1]),
+                    );
+                    sums[half] = _mm256_adds_epu8(sums[half], both);
+                }
+            }
+        }
+    }
+}
+
+/// Whether every sum has reached 255.
+#[inline(always)]
+unsafe fn all_far(sums: &Sums) -> bool {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let ones = _mm256_set1_epi8(-1);
+        let mut all = ones;
+        for [low, high] in sums {
+            all = _mm256_and_si256(all, _mm256_and_si256(*low, *high));
+        }
+        _mm256_testc_si256(all, ones) == 1
+    }
+}
+
+/// A bit for each sum that has not reached 255.
+#[inline(always)]
+unsafe fn near_rows(sums: __m256i) -> u32 {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let far = _mm256_cmpeq_epi8(sums, _mm256_set1_epi8(-1));
+        !_mm256_movemask_epi8(far).cast_unsigned()
+    }
+}
+
+/// [`super::planes::Planes::seek`]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn seek_planes(
+    quad: &Quad,
+    planes: &[Line],
+    from: usize,
+    starts: [u8; 4],
+    early: usize,
+) -> Option<(usize, [u64; 4])> {
+    let (first, second) = quad.tables.split_at(early);
+    for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+        let (near, rest) = group.split_at(early);
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe {
+            let mut sums: Sums = [[_mm256_setzero_si256(); 2]; 4];
+            for (sums, start) in sums.iter_mut().zip(starts) {
+                *sums = [_mm256_set1_epi8(start.cast_signed()); 2];
+            }
+            add_planes(&mut sums, first, near);
+            if all_far(&sums) {
+                continue;
+            }
+            if !rest.is_empty() {
+                add_planes(&mut sums, second, rest);
+                if all_far(&sums) {
+                    continue;
+                }
+            }
+            let mut masks = [0; 4];
+            for (mask, [low, high]) in masks.iter_mut().zip(sums) {
+                *mask = u64::from(near_rows(low)) | u64::from(near_rows(high)) << 32;
+            }
+            return Some((g, masks));
+        }
+    }
+    None
+}
+
+/// [`super::planes::turn_plain`], compiled for AVX2.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn turn(table: Table<'_>, planes: &mut [Line]) {
+    turn_plain(table, planes);
+}

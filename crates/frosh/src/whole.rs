@@ -1,0 +1,159 @@
+//! Files that are there whole or not at all: written beside their target under a hidden name, synced, and
+//! renamed when they are complete.
+//!
+//! A file that is replaced keeps its permissions; through a link, the file that it names is replaced. What is
+//! no regular file (a device, a pipe) is refused: renaming would put a file in its place.
+
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Temporary files that are being written, so that an interrupted program can remove them.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A file in the making. Dropped before [`Whole::commit`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct Whole {
+    temporary: Option<tempfile::NamedTempFile>,
+    /// As the caller calls it.
+    target: PathBuf,
+    /// Where it really is, links followed.
+    place: PathBuf,
+}
+
+impl Whole {
+    /// Begins a file that shall be `target`.
+    pub fn begin(target: &Path) -> Result<Self> {
+        let refuse = |why: &str| Error::File { path: Some(target.to_owned()), why: why.into() };
+        let place = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let before = place.metadata().ok();
+        match &before {
+            Some(there) if there.is_dir() => {
+                return Err(refuse("is a folder, and a file is to be written: give a file's name"));
+            }
+            Some(there) if !there.is_file() => {
+                return Err(refuse(
+                    "is no regular file, and only such can be replaced by a whole one",
+                ));
+            }
+            _ => {}
+        }
+        let folder = match place.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".frosh-").suffix(".tmp");
+        #[cfg(unix)]
+        {
+            // As any file that a program writes: the umask decides who may read it.
+            use std::os::unix::fs::PermissionsExt as _;
+            builder.permissions(std::fs::Permissions::from_mode(0o666));
+        }
+        let io = |source| Error::Io { path: target.to_owned(), source: plain(source) };
+        let temporary = builder.tempfile_in(folder).map_err(io)?;
+        if let Some(before) = before {
+            // Nobody shall read what could not be read before. Where that fails, the umask's choice stays.
+            let _ = temporary.as_file().set_permissions(before.permissions());
+        }
+        unfinished(|all| all.push(temporary.path().to_owned()));
+        Ok(Self { temporary: Some(temporary), target: target.to_owned(), place })
+    }
+
+    /// The open file.
+    ///
+    /// # Panics
+    /// Never: the file is there until it is committed, and committing takes it.
+    pub fn file(&self) -> &File {
+        self.temporary.as_ref().expect("not committed yet").as_file()
+    }
+
+    /// Syncs the file and gives it its name.
+    pub fn commit(mut self) -> Result<()> {
+        let io = |source| Error::Io { path: self.target.clone(), source };
+        if let Some(temporary) = self.temporary.take() {
+            let path = temporary.path().to_owned();
+            let done = temporary.as_file().sync_all();
+            let done = done.and_then(|()| temporary.persist(&self.place).map_err(|e| e.error));
+            unfinished(|all| all.retain(|other| *other != path));
+            done.map_err(io)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the temporary files of all unfinished files: for a program that is told to stop.
+    pub fn remove_unfinished() {
+        unfinished(|all| {
+            for path in all.drain(..) {
+                let _ = std::fs::remove_file(path);
+            }
+        });
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            unfinished(|all| all.retain(|other| other != temporary.path()));
+        }
+    }
+}
+
+fn unfinished(change: impl FnOnce(&mut Vec<PathBuf>)) {
+    // A thread that died while it held the list leaves it usable.
+    change(&mut UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+}
+
+/// The system's error without the temporary file's name, which nobody knows.
+fn plain(error: io::Error) -> io::Error {
+    #[cfg(unix)]
+    let code = match error.kind() {
+        io::ErrorKind::NotFound => Some(2),
+        io::ErrorKind::PermissionDenied => Some(13),
+        io::ErrorKind::StorageFull => Some(28),
+        io::ErrorKind::ReadOnlyFilesystem => Some(30),
+        _ => None,
+    };
+    #[cfg(not(unix))]
+    let code = None;
+    code.map_or(error, io::Error::from_raw_os_error)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn write(target: &Path, text: &str) -> Result<()> {
+        let whole = Whole::begin(target)?;
+        whole.file().write_all(text.as_bytes()).unwrap();
+        whole.commit()
+    }
+
+    #[test]
+    fn what_is_replaced_keeps_its_permissions_and_links_stay_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        write(&file, "one").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, "two").unwrap();
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn devices_and_folders_are_refused_and_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Whole::begin(Path::new("/dev/null")).is_err());
+        assert!(Whole::begin(dir.path()).is_err());
+        assert!(Whole::begin(&dir.path().join("missing/file")).is_err());
+        let file = dir.path().join("file");
+        drop(Whole::begin(&file).unwrap());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
