@@ -107,8 +107,8 @@ def time_faiss(codes: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
     for k in KS:
         for threads in THREADS:
             faiss.omp_set_num_threads(threads)
-            single = best(0.3, 40, lambda q: index.search(queries[q : q + 1], k))
-            batch = best(1.0, 3, lambda _: search_batch(k))
+            single = best(0.2, 40, lambda q: index.search(queries[q : q + 1], k))
+            batch = best(0.6, 2, lambda _: search_batch(k))
             cells.append({"k": k, "threads": threads, "single_per_second": 1 / single,
                           "batch_per_second": len(asked) / batch,
                           "sum_of_distances": int(found[k][:CHECKED].sum())})

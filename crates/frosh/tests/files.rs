@@ -71,7 +71,8 @@ fn a_place_that_is_not_there_is_named() {
         assert!(matches!(error, Error::Io { path: p, .. } if p == path));
     }
     let error = codes().save(folder.path()).unwrap_err();
-    assert!(matches!(error, Error::Io { path, .. } if path == folder.path()));
+    // A folder is there, but no file can take its place.
+    assert!(matches!(error, Error::File { path: Some(path), .. } if path == folder.path()));
     assert!(in_folder(folder.path()).is_empty());
 }
 
@@ -373,4 +374,17 @@ proptest! {
         let _ = open(&parts.build());
         assert_nothing_huge_was_allocated();
     }
+}
+
+#[test]
+fn codes_with_factors_are_kept_whole() {
+    let rows = data(8, DIM);
+    let codes =
+        hasher().encode_with_factors(frosh::Pool::all(), Rows::new(&rows, DIM).unwrap()).unwrap();
+    assert!(codes.has_factors() && codes.stored_bytes_per_row() == codes.bytes_per_row() + 2);
+    let back = Codes::from_bytes(&codes.to_bytes()).unwrap();
+    assert!(back == codes && back.to_bytes() == codes.to_bytes());
+    // Models of before there were factors are read, and say that they have none.
+    let old = Hasher::load(format!("{}/tests/fixtures/hasher.frosh", env!("CARGO_MANIFEST_DIR")));
+    assert!(!old.unwrap().has_factors() && hasher().has_factors());
 }

@@ -34,7 +34,7 @@
 //! k-th neighbour is). Memory: some hundred kilobytes for each thread, and what is found.
 //!
 //! ```
-//! use frosh::{Codes, IdSet, Pool};
+//! use frosh::{IdSet, Pool};
 //! # use frosh::{Config, Rows, Sketcher};
 //! # let rows: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
 //! # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
