@@ -70,7 +70,7 @@ impl Calibrate {
         let pool = Pool::new(common.threads)?;
         let hashers: Vec<Hasher> = match AnyFile::load(&self.file)? {
             Some(AnyFile::Hasher(hasher)) => vec![*hasher],
-            Some(AnyFile::Sketch(sketch)) => self.from_sketch(&sketch)?,
+            Some(AnyFile::Sketch(sketch)) => self.hashers(&sketch)?,
             _ => bail!("{}: is neither a model nor a sketch", self.file.display()),
         };
         let (dim, metric) = (hashers[0].dim(), hashers[0].metric());
@@ -104,7 +104,7 @@ impl Calibrate {
         self.report(common, &lines, queries, base, start.elapsed().as_secs_f64())
     }
 
-    fn from_sketch(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
+    fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
         Ok(self.bits.iter().map(|bits| sketch.hasher(*bits)).collect::<frosh::Result<_>>()?)
     }
 

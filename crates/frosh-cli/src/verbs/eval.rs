@@ -96,11 +96,10 @@ impl Eval {
         near: &[Vec<u64>],
         pool: &Pool,
     ) -> Result<Line> {
-        let with =
-            |recall: &dyn Fn(usize, usize) -> Option<f64>| -> Vec<(Option<f64>, Option<f64>)> {
-                let over = self.oversample as usize;
-                self.k.iter().map(|k| (recall(*k as usize, 1), recall(*k as usize, over))).collect()
-            };
+        let with = |recall: &dyn Fn(usize, usize) -> Option<f64>| -> Vec<Recall> {
+            let over = self.oversample as usize;
+            self.k.iter().map(|k| (recall(*k as usize, 1), recall(*k as usize, over))).collect()
+        };
         let plain = codes.bytes_per_row();
         if ranking == Ranking::Hamming {
             let result = Evaluation::by_neighbours(asked.codes(), codes, self.truth, near, pool)?;
@@ -182,6 +181,9 @@ impl Eval {
     }
 }
 
+/// Recall, and recall after re-ranking, where enough neighbours are known.
+type Recall = (Option<f64>, Option<f64>);
+
 /// What was measured of one ranking.
 struct Line {
     ranking: Ranking,
@@ -190,14 +192,14 @@ struct Line {
     map: f64,
     interpolated: f64,
     /// For each k: recall, and recall after re-ranking.
-    recall: Vec<(Option<f64>, Option<f64>)>,
+    recall: Vec<Recall>,
     /// Area and points of the pooled curve.
     pooled: Option<(f64, Vec<CurvePoint>)>,
 }
 
 impl Line {
     fn json(&self, ks: &[u32]) -> Value {
-        let by_k = |value: &dyn Fn(&(Option<f64>, Option<f64>)) -> Option<f64>| -> Value {
+        let by_k = |value: fn(&Recall) -> Option<f64>| -> Value {
             ks.iter().zip(&self.recall).map(|(k, r)| (k.to_string(), json!(value(r)))).collect()
         };
         let mut object = json!({
@@ -205,8 +207,8 @@ impl Line {
             "bytes_per_row": self.bytes,
             "map": self.map,
             "interpolated": self.interpolated,
-            "recall": by_k(&|r| r.0),
-            "recall_reranked": by_k(&|r| r.1),
+            "recall": by_k(|r| r.0),
+            "recall_reranked": by_k(|r| r.1),
         });
         if let Some((area, curve)) = &self.pooled {
             object["pooled_area"] = json!(area);
