@@ -3,7 +3,7 @@
 //! Work is cut into tasks, each some queries and some rows. A task goes over its rows in blocks that stay
 //! in the first-level cache and shows each block to all its queries, so rows come from memory once. A few
 //! queries look at rows as they lie ([`kernel::seek`](super::kernel::seek)), many at rows turned into
-//! [`planes`](super::planes). Tasks with the same queries tell each other how near the k-th row is.
+//! [`planes`]. Tasks with the same queries tell each other how near the k-th row is.
 
 use super::best::{Best, nearest};
 use super::kernel::{Isa, Table, seek, some};
