@@ -7,7 +7,7 @@ use crate::verbs::encode::encode;
 use crate::verbs::search::read_all;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, ExactSearch, Hasher, Metric, Pool, Rows};
+use frosh::{Codes, ExactSearch, Hasher, Metric, Pool, Ranking, Rows};
 use frosh_io::{Batch, Vectors, for_values, rows};
 use std::collections::BTreeSet;
 
@@ -156,4 +156,14 @@ impl Ground {
         }
         Ok(())
     }
+}
+
+/// The rankings to measure: those asked for, or every one that the model can.
+pub(crate) fn rankings(asked: &[Ranking], hasher: &Hasher) -> Vec<Ranking> {
+    if !asked.is_empty() {
+        return asked.to_vec();
+    }
+    let mut all = vec![Ranking::Hamming, Ranking::Asymmetric];
+    all.extend(hasher.has_factors().then_some(Ranking::Estimated));
+    all
 }

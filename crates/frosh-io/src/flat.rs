@@ -126,8 +126,17 @@ impl Layout {
 pub(crate) enum Bytes {
     /// A file and the bytes that are left in it.
     File(File, u64),
-    /// Standard input, or a file that is being decompressed.
-    Stream(Box<dyn Read + Send>),
+    /// What can only be read on.
+    Stream(Box<dyn Read + Send>, Ending),
+}
+
+/// What follows the last row of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nobody knows: standard input may stay open, and is not waited for.
+    Open,
+    /// A checksum of what was unpacked, which is looked at when the stream is read to its end.
+    Checked,
 }
 
 impl Bytes {
@@ -141,7 +150,7 @@ impl Bytes {
     pub(crate) fn left(&self) -> Option<u64> {
         match self {
             Bytes::File(_, left) => Some(*left),
-            Bytes::Stream(_) => None,
+            Bytes::Stream(..) => None,
         }
     }
 
@@ -153,11 +162,19 @@ impl Bytes {
                 file.seek(SeekFrom::Current(step))?;
                 *left -= count;
             }
-            Bytes::Stream(stream) => {
+            Bytes::Stream(stream, _) => {
                 std::io::copy(&mut stream.take(count), &mut std::io::sink())?;
             }
         }
         Ok(())
+    }
+
+    /// After the last row: reads what has a checksum to its end, where it is compared.
+    fn finish(&mut self) -> Result<(), Fault> {
+        match self {
+            Bytes::Stream(_, Ending::Checked) => self.skip(u64::MAX),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -169,7 +186,7 @@ impl Read for Bytes {
                 *left = left.saturating_sub(got as u64);
                 Ok(got)
             }
-            Bytes::Stream(stream) => stream.read(buf),
+            Bytes::Stream(stream, _) => stream.read(buf),
         }
     }
 }
@@ -286,6 +303,7 @@ impl Source for Flat {
         let mut rows = self.expected(limit);
         if rows == 0 {
             values.clear(self.shape.kind);
+            self.bytes.finish()?;
             return Ok(0);
         }
         if self.prefix == 0 && self.shape.rows.is_some() {
@@ -338,7 +356,7 @@ mod tests {
     use std::io::Cursor;
 
     fn stream(bytes: Vec<u8>) -> Bytes {
-        Bytes::Stream(Box::new(Cursor::new(bytes)))
+        Bytes::Stream(Box::new(Cursor::new(bytes)), Ending::Open)
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use crate::batch::{Kind, Values};
 use crate::bigann::write_values;
 use crate::error::Fault;
-use crate::flat::{Bytes, Flat, Layout, Stored, checked_dim};
+use crate::flat::{Bytes, Ending, Flat, Layout, Stored, checked_dim};
 use crate::source::{Shape, Sink, Source};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -46,7 +46,7 @@ pub(crate) fn open(mut bytes: Bytes) -> Result<Box<dyn Source>, Fault> {
             Flat::new(Bytes::File(file.try_clone()?, left), layout, dim, Some(rows))?;
             Ok(Box::new(Fortran { file, start, layout, rows, dim, at: 0, column: Vec::new() }))
         }
-        Bytes::Stream(_) => Err(
+        Bytes::Stream(..) => Err(
             "is in Fortran order, which cannot be read from a stream: decompress it, or save it from a \
              file in C order (numpy.ascontiguousarray)"
                 .into(),
@@ -245,7 +245,7 @@ pub(crate) fn open_npz(file: File, array: Option<&str>) -> Result<Box<dyn Source
     };
     let entry = archive.by_index_raw(index).map_err(|e| damaged(&e))?;
     let start = entry.data_start().ok_or("has an entry without data: it is damaged")?;
-    let (method, length) = (entry.compression(), entry.compressed_size());
+    let (method, length, expected) = (entry.compression(), entry.compressed_size(), entry.crc32());
     drop(entry);
     drop(archive);
     let mut file = file;
@@ -257,9 +257,29 @@ pub(crate) fn open_npz(file: File, array: Option<&str>) -> Result<Box<dyn Source
         }
         zip::CompressionMethod::DEFLATE => {
             let inflated = flate2::read::DeflateDecoder::new(file.take(length));
-            open(Bytes::Stream(Box::new(inflated)))
+            let checked = Summed { reader: inflated, sum: flate2::Crc::new(), expected };
+            open(Bytes::Stream(Box::new(checked), Ending::Checked))
         }
         other => Err(Fault::File(format!("is compressed by {other}, which NumPy does not write"))),
+    }
+}
+
+/// A reader that compares the checksum of what it read at the end.
+struct Summed<R> {
+    reader: R,
+    sum: flate2::Crc,
+    expected: u32,
+}
+
+impl<R: Read> Read for Summed<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let got = self.reader.read(buf)?;
+        self.sum.update(&buf[..got]);
+        if got == 0 && !buf.is_empty() && self.sum.sum() != self.expected {
+            let why = "the checksum of the entry does not fit: damaged";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+        }
+        Ok(got)
     }
 }
 

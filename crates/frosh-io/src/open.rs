@@ -3,7 +3,7 @@
 use crate::batch::Kind;
 use crate::decompress::Packing;
 use crate::error::Fault;
-use crate::flat::{Bytes, Stored};
+use crate::flat::{Bytes, Ending, Stored};
 use crate::format::Format;
 use crate::source::Source;
 use crate::{arrow, bigann, csv, hdf5, idx, libsvm, npy, parquet, vecs};
@@ -43,14 +43,18 @@ pub(crate) struct Looked {
 pub(crate) fn look(path: &Path, options: &Options) -> Result<Looked, Fault> {
     let stdin = path.as_os_str() == STDIN;
     let mut bytes = if stdin {
-        Bytes::Stream(Box::new(std::io::stdin()))
+        Bytes::Stream(Box::new(std::io::stdin()), Ending::Open)
     } else {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err("is a folder where a file was expected".into());
         }
         // A pipe or a device has no size to hold a header against.
-        if file.metadata()?.is_file() { Bytes::file(file)? } else { Bytes::Stream(Box::new(file)) }
+        if file.metadata()?.is_file() {
+            Bytes::file(file)?
+        } else {
+            Bytes::Stream(Box::new(file), Ending::Open)
+        }
     };
     let again = bytes.left().is_some();
     let mut head = first(&mut bytes)?;
@@ -59,7 +63,7 @@ pub(crate) fn look(path: &Path, options: &Options) -> Result<Looked, Fault> {
     }
     let packing = Packing::detect(&head);
     if let Some(packing) = packing {
-        let mut inner = Bytes::Stream(packing.unpack(rewind(bytes, head)?));
+        let mut inner = Bytes::Stream(packing.unpack(rewind(bytes, head)?), Ending::Checked);
         head = first(&mut inner)?;
         bytes = inner;
         if head.is_empty() {
@@ -90,7 +94,9 @@ fn rewind(bytes: Bytes, head: Vec<u8>) -> std::io::Result<Bytes> {
             file.rewind()?;
             Bytes::file(file)?
         }
-        Bytes::Stream(rest) => Bytes::Stream(Box::new(Cursor::new(head).chain(rest))),
+        Bytes::Stream(rest, ending) => {
+            Bytes::Stream(Box::new(Cursor::new(head).chain(rest)), ending)
+        }
     })
 }
 
@@ -108,7 +114,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
     let Looked { format, packed, again, bytes } = look(path, options)?;
     let needs_file = || match &bytes {
         Bytes::File(file, _) => Ok(file.try_clone()?),
-        Bytes::Stream(_) => Err(Fault::File(format!(
+        Bytes::Stream(..) => Err(Fault::File(format!(
             "{format} cannot be read from a stream: unpack it, or save it as a file first"
         ))),
     };

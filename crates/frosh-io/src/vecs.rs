@@ -20,7 +20,9 @@ pub(crate) fn open(mut bytes: Bytes, stored: Stored) -> Result<Flat, Fault> {
             std::io::Seek::seek_relative(&mut file, -4)?;
             Bytes::File(file, left + 4)
         }
-        Bytes::Stream(rest) => Bytes::Stream(Box::new(std::io::Cursor::new(head).chain(rest))),
+        Bytes::Stream(rest, ending) => {
+            Bytes::Stream(Box::new(std::io::Cursor::new(head).chain(rest)), ending)
+        }
     };
     Flat::prefixed(bytes, Layout::little(stored), dim, None, 4)
 }

@@ -149,3 +149,24 @@ fn bad_rows_are_left_out_where_asked_and_counted() {
     let mut later = vectors.batches_from(1);
     assert_eq!(later.next().unwrap().unwrap().values(), &Values::F32(vec![5.0, 6.0]));
 }
+
+#[test]
+fn packed_files_with_a_wrong_checksum_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    // Where the checksum of the content stands: before the length in gzip, last in Zstandard, and in the
+    // directory of an archive, 16 bytes after its mark.
+    let mark = |bytes: &[u8]| bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap() + 16;
+    for (name, place) in [
+        ("images-idx3-ubyte.gz", (|b: &[u8]| b.len() - 8) as fn(&[u8]) -> usize),
+        ("f4_le.npy.zst", |b| b.len() - 1),
+        ("compressed.npz", mark),
+    ] {
+        let mut bytes = std::fs::read(folder("numpy").join(name)).unwrap();
+        let place = place(&bytes);
+        bytes[place] ^= 1;
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let why = read(&path, &Options::default()).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.contains(name), "{name} was taken: {why}");
+    }
+}

@@ -1,7 +1,7 @@
 //! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
 
 use crate::args::{Common, names};
-use crate::ground::GroundArgs;
+use crate::ground::{self, GroundArgs};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -80,7 +80,7 @@ impl Calibrate {
         let mut lines = Vec::new();
         let mut base = 0;
         for hasher in &hashers {
-            let rankings = self.rankings(hasher);
+            let rankings = ground::rankings(&self.rank, hasher);
             let codes = ground.encode(hasher, &pool, rankings.contains(&Ranking::Estimated))?;
             base = codes.len();
             if base < k {
@@ -106,15 +106,6 @@ impl Calibrate {
 
     fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
         Ok(self.bits.iter().map(|bits| sketch.hasher(*bits)).collect::<frosh::Result<_>>()?)
-    }
-
-    fn rankings(&self, hasher: &Hasher) -> Vec<Ranking> {
-        if !self.rank.is_empty() {
-            return self.rank.clone();
-        }
-        let mut all = vec![Ranking::Hamming, Ranking::Asymmetric];
-        all.extend(hasher.has_factors().then_some(Ranking::Estimated));
-        all
     }
 
     /// The fewest bytes that stay within `--most`; where none do, the fewest candidates.

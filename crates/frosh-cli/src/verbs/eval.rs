@@ -1,7 +1,7 @@
 //! `frosh eval`: how good codes are, against exact neighbours.
 
 use crate::args::{Common, names};
-use crate::ground::GroundArgs;
+use crate::ground::{self, GroundArgs};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
 use clap::Args;
@@ -65,7 +65,7 @@ impl Eval {
         let pool = Pool::new(common.threads)?;
         let ground = self.ground.open(hasher.dim(), &self.model.display().to_string(), common)?;
         let queries = ground.queries()?;
-        let rankings = self.rankings(&hasher);
+        let rankings = ground::rankings(&self.rank, &hasher);
         let codes = ground.encode(&hasher, &pool, rankings.contains(&Ranking::Estimated))?;
         let most = self.k.iter().max().map_or(0, |k| *k as usize).min(codes.len());
         let deepest = self.truth.count(codes.len()).max(most);
@@ -76,16 +76,6 @@ impl Eval {
             lines.push(self.line(ranking, &asked, &codes, &near, &pool)?);
         }
         self.report(common, &hasher, &codes, queries.len(), &lines, start.elapsed().as_secs_f64())
-    }
-
-    /// The rankings to measure.
-    fn rankings(&self, hasher: &Hasher) -> Vec<Ranking> {
-        if !self.rank.is_empty() {
-            return self.rank.clone();
-        }
-        let mut all = vec![Ranking::Hamming, Ranking::Asymmetric];
-        all.extend(hasher.has_factors().then_some(Ranking::Estimated));
-        all
     }
 
     fn line(

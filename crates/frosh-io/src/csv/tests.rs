@@ -197,24 +197,3 @@ proptest! {
         let _ = read(&bytes, delimiter);
     }
 }
-
-/// Measures; run by hand with `--ignored --nocapture`.
-#[test]
-#[ignore = "measures speed"]
-fn speed() {
-    use std::time::Instant;
-    let values: Vec<f32> = (0..4_000_000u32).map(|i| (i as f32 * 0.7).sin()).collect();
-    let values = Values::F32(values);
-    for _ in 0..3 {
-        let start = Instant::now();
-        let text = write(&values, 128, b',');
-        let mb = text.len() as f64 / 1e6;
-        println!("written: {:.0} MB/s", mb / start.elapsed().as_secs_f64());
-        let reader = Box::new(std::io::Cursor::new(text));
-        let start = Instant::now();
-        let mut source = open(reader, None).ok().unwrap();
-        let mut batch = Values::empty(Kind::F32);
-        while source.read(1024, &mut batch).unwrap() > 0 {}
-        println!("read: {:.0} MB/s", mb / start.elapsed().as_secs_f64());
-    }
-}

@@ -174,27 +174,3 @@ proptest! {
         let _ = largest(&bytes);
     }
 }
-
-/// Measures; run by hand with `--ignored --nocapture`.
-#[test]
-#[ignore = "measures speed"]
-fn speed() {
-    use std::time::Instant;
-    let value = |i: u32| if i.is_multiple_of(4) { (i as f32 * 0.7).sin() } else { 0.0 };
-    let values = Values::F32((0..12_800_000).map(value).collect());
-    for _ in 0..3 {
-        let start = Instant::now();
-        let text = write(&values, 128);
-        let mb = text.len() as f64 / 1e6;
-        println!("written: {:.0} MB/s", mb / start.elapsed().as_secs_f64());
-        let start = Instant::now();
-        assert_eq!(largest_index(Box::new(std::io::Cursor::new(text.clone()))).unwrap(), 125);
-        println!("looked through: {:.0} MB/s", mb / start.elapsed().as_secs_f64());
-        let reader = Box::new(std::io::Cursor::new(text));
-        let start = Instant::now();
-        let mut source = open(reader, Some(128)).ok().unwrap();
-        let mut batch = Values::empty(Kind::F32);
-        while source.read(1024, &mut batch).unwrap() > 0 {}
-        println!("read: {:.0} MB/s", mb / start.elapsed().as_secs_f64());
-    }
-}
