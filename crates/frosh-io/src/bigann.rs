@@ -5,9 +5,9 @@
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
-use crate::flat::{Bytes, Flat, Layout, Stored, checked_dim};
+use crate::flat::{Bytes, Flat, FlatSink, Layout, Stored, checked_dim, write_values};
 use crate::source::Sink;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, Write};
 
 /// Opens a big-ann file of this kind.
 pub(crate) fn open(mut bytes: Bytes, kind: Kind) -> Result<Flat, Fault> {
@@ -33,18 +33,6 @@ pub(crate) fn open_raw(bytes: Bytes, kind: Kind, dim: usize) -> Result<Flat, Fau
     Flat::new(bytes, Layout::little(Stored::As(kind)), checked_dim(dim as u64)?, None)
 }
 
-/// Writes values one after the other, little-endian.
-pub(crate) fn write_values(
-    writer: &mut impl Write,
-    values: &Values,
-) -> std::result::Result<(), Fault> {
-    let mut bytes = std::borrow::Cow::Borrowed(values.bytes());
-    if cfg!(target_endian = "big") {
-        Layout::little(Stored::As(values.kind())).to_host(bytes.to_mut());
-    }
-    Ok(writer.write_all(&bytes)?)
-}
-
 /// Writes values without a header.
 pub(crate) struct RawSink<W>(pub(crate) W);
 
@@ -59,32 +47,16 @@ impl<W: Write> Sink for RawSink<W> {
 }
 
 /// Writes a big-ann file.
-pub(crate) struct BigannSink<W> {
-    writer: W,
-    dim: usize,
-    rows: u64,
-}
-
-impl<W: Write + Seek> BigannSink<W> {
-    pub(crate) fn new(mut writer: W, dim: usize) -> Result<Self, Fault> {
-        writer.write_all(&[0; 8])?;
-        Ok(Self { writer, dim, rows: 0 })
-    }
-}
-
-impl<W: Write + Seek> Sink for BigannSink<W> {
-    fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        self.rows += (values.len() / self.dim) as u64;
-        write_values(&mut self.writer, values)
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        let rows = u32::try_from(self.rows)
-            .map_err(|_| "would need more than 2^32 rows, which this format cannot say")?;
-        self.writer.seek(SeekFrom::Start(0))?;
-        self.writer.write_all(&rows.to_le_bytes())?;
+pub(crate) fn sink<W: Write + Seek>(writer: W, dim: usize) -> Result<FlatSink<W>, Fault> {
+    FlatSink::new(writer, dim, move |rows| {
+        let rows = rows32(rows)?;
         // At most MAX_DIM, so it fits.
-        self.writer.write_all(&(self.dim as u32).to_le_bytes())?;
-        Ok(self.writer.flush()?)
-    }
+        Ok([rows.to_le_bytes(), (dim as u32).to_le_bytes()].concat())
+    })
+}
+
+/// A number of rows for a format that has 32 bits for it.
+pub(crate) fn rows32(rows: u64) -> Result<u32, Fault> {
+    u32::try_from(rows)
+        .map_err(|_| "would need more than 2^32 rows, which this format cannot say".into())
 }

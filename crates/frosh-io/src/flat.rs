@@ -6,9 +6,9 @@
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
-use crate::source::{MAX_DIM, Shape, Source};
+use crate::source::{MAX_DIM, Shape, Sink, Source};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 
 /// Bytes read at once, so that memory grows with what is there: a stream may end long before its header says.
 const STEP: usize = 16 << 20;
@@ -347,6 +347,51 @@ impl Source for Flat {
         self.bytes.skip(bytes)?;
         self.at += rows;
         Ok(())
+    }
+}
+
+/// Writes values one after the other, little-endian.
+pub(crate) fn write_values(writer: &mut impl Write, values: &Values) -> Result<(), Fault> {
+    let mut bytes = std::borrow::Cow::Borrowed(values.bytes());
+    if cfg!(target_endian = "big") {
+        Layout::little(Stored::As(values.kind())).to_host(bytes.to_mut());
+    }
+    Ok(writer.write_all(&bytes)?)
+}
+
+/// Makes the header for a number of rows; always as long.
+type Header = Box<dyn Fn(u64) -> Result<Vec<u8>, Fault>>;
+
+/// Writes equal rows after a header that tells how many there are: it is written again at the end.
+pub(crate) struct FlatSink<W> {
+    writer: W,
+    dim: usize,
+    rows: u64,
+    header: Header,
+}
+
+impl<W: Write + Seek> FlatSink<W> {
+    pub(crate) fn new(
+        mut writer: W,
+        dim: usize,
+        header: impl Fn(u64) -> Result<Vec<u8>, Fault> + 'static,
+    ) -> Result<Self, Fault> {
+        // Zeros until the end, so that an unfinished file is none of the format's.
+        writer.write_all(&vec![0; header(0)?.len()])?;
+        Ok(Self { writer, dim, rows: 0, header: Box::new(header) })
+    }
+}
+
+impl<W: Write + Seek> Sink for FlatSink<W> {
+    fn write(&mut self, values: &Values) -> Result<(), Fault> {
+        self.rows += (values.len() / self.dim) as u64;
+        write_values(&mut self.writer, values)
+    }
+
+    fn finish(&mut self) -> Result<(), Fault> {
+        self.writer.seek(SeekFrom::Start(0))?;
+        self.writer.write_all(&(self.header)(self.rows)?)?;
+        Ok(self.writer.flush()?)
     }
 }
 

@@ -3,12 +3,11 @@
 //!
 //! Cost: none beyond reading.
 
-use crate::batch::{Kind, Values};
-use crate::bigann::write_values;
+use crate::batch::Kind;
+use crate::bigann::rows32;
 use crate::error::Fault;
-use crate::flat::{Bytes, Flat, Layout, Stored, checked_dim};
-use crate::source::Sink;
-use std::io::{Read, Seek, SeekFrom, Write};
+use crate::flat::{Bytes, Flat, FlatSink, Layout, Stored, checked_dim};
+use std::io::{Read, Seek, Write};
 
 /// Whether this may be the beginning of an idx file.
 pub(crate) fn begins(head: &[u8]) -> bool {
@@ -53,33 +52,10 @@ pub(crate) fn open(mut bytes: Bytes) -> Result<Flat, Fault> {
 }
 
 /// Writes bytes as an idx file of two axes.
-pub(crate) struct IdxSink<W> {
-    writer: W,
-    dim: usize,
-    rows: u64,
-}
-
-impl<W: Write + Seek> IdxSink<W> {
-    pub(crate) fn new(mut writer: W, dim: usize) -> Result<Self, Fault> {
-        writer.write_all(&[0; 12])?;
-        Ok(Self { writer, dim, rows: 0 })
-    }
-}
-
-impl<W: Write + Seek> Sink for IdxSink<W> {
-    fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        self.rows += (values.len() / self.dim) as u64;
-        write_values(&mut self.writer, values)
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        let rows = u32::try_from(self.rows)
-            .map_err(|_| "would need more than 2^32 rows, which this format cannot say")?;
-        self.writer.seek(SeekFrom::Start(0))?;
-        self.writer.write_all(&[0, 0, 0x08, 2])?;
-        self.writer.write_all(&rows.to_be_bytes())?;
+pub(crate) fn sink<W: Write + Seek>(writer: W, dim: usize) -> Result<FlatSink<W>, Fault> {
+    FlatSink::new(writer, dim, move |rows| {
+        let rows = rows32(rows)?;
         // At most MAX_DIM, so it fits.
-        self.writer.write_all(&(self.dim as u32).to_be_bytes())?;
-        Ok(self.writer.flush()?)
-    }
+        Ok([[0, 0, 0x08, 2], rows.to_be_bytes(), (dim as u32).to_be_bytes()].concat())
+    })
 }

@@ -9,9 +9,8 @@
 //! so that only a batch is in memory.
 
 use crate::batch::{Kind, Values};
-use crate::bigann::write_values;
 use crate::error::Fault;
-use crate::flat::{Bytes, Ending, Flat, Layout, Stored, checked_dim};
+use crate::flat::{Bytes, Ending, Flat, FlatSink, Layout, Stored, checked_dim, write_values};
 use crate::source::{Shape, Sink, Source};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -304,31 +303,12 @@ fn header(kind: Kind, rows: u64, dim: usize) -> [u8; WRITTEN] {
 }
 
 /// Writes a `.npy` file.
-pub(crate) struct NpySink<W> {
+pub(crate) fn sink<W: Write + Seek>(
     writer: W,
     kind: Kind,
     dim: usize,
-    rows: u64,
-}
-
-impl<W: Write + Seek> NpySink<W> {
-    pub(crate) fn new(mut writer: W, kind: Kind, dim: usize) -> Result<Self, Fault> {
-        writer.write_all(&[0; WRITTEN])?;
-        Ok(Self { writer, kind, dim, rows: 0 })
-    }
-}
-
-impl<W: Write + Seek> Sink for NpySink<W> {
-    fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        self.rows += (values.len() / self.dim) as u64;
-        write_values(&mut self.writer, values)
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        self.writer.seek(SeekFrom::Start(0))?;
-        self.writer.write_all(&header(self.kind, self.rows, self.dim))?;
-        Ok(self.writer.flush()?)
-    }
+) -> Result<FlatSink<W>, Fault> {
+    FlatSink::new(writer, dim, move |rows| Ok(header(kind, rows, dim).to_vec()))
 }
 
 /// Writes a `.npz` file with one array, stored as it is. The number of rows must be known, since it

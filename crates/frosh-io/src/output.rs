@@ -1,15 +1,14 @@
 //! Writing vectors: one file, whole or not at all.
 
 use crate::batch::{Batch, Kind, Values};
-use crate::bigann::{BigannSink, RawSink};
+use crate::bigann::RawSink;
 use crate::cast::cast;
 use crate::error::{Error, Fault, Result};
 use crate::format::Format;
-use crate::idx::IdxSink;
-use crate::npy::{NpySink, NpzSink};
+use crate::npy::NpzSink;
 use crate::source::Sink;
 use crate::vecs::VecsSink;
-use crate::{arrow, csv, hdf5, libsvm, parquet};
+use crate::{arrow, bigann, csv, hdf5, idx, libsvm, npy, parquet};
 use frosh::Whole;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -133,7 +132,7 @@ fn seekable(whole: &Whole, target: &Target) -> std::result::Result<Box<dyn Sink>
     let name = target.name.as_deref();
     let buffered = |file| BufWriter::with_capacity(1 << 18, file);
     Ok(match target.format {
-        Format::Npy => Box::new(NpySink::new(buffered(file), kind, dim)?),
+        Format::Npy => Box::new(npy::sink(buffered(file), kind, dim)?),
         Format::Npz => {
             let name = name.unwrap_or("vectors");
             Box::new(NpzSink::new(buffered(file), kind, dim, target.rows, name)?)
@@ -142,9 +141,9 @@ fn seekable(whole: &Whole, target: &Target) -> std::result::Result<Box<dyn Sink>
             Box::new(VecsSink::new(buffered(file), dim))
         }
         Format::Fbin | Format::F16bin | Format::U8bin | Format::I8bin => {
-            Box::new(BigannSink::new(buffered(file), dim)?)
+            Box::new(bigann::sink(buffered(file), dim)?)
         }
-        Format::Idx => Box::new(IdxSink::new(buffered(file), dim)?),
+        Format::Idx => Box::new(idx::sink(buffered(file), dim)?),
         Format::Raw => Box::new(RawSink(buffered(file))),
         Format::Csv => Box::new(csv::sink(buffered(file), dim, b',')),
         Format::Tsv => Box::new(csv::sink(buffered(file), dim, b'\t')),
