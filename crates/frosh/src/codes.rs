@@ -9,6 +9,7 @@
 //! **Cost.** ceil(bits / 8) bytes a row. A search is one pass over the codes, for any number of queries; see
 //! [`hamming`](crate::hamming).
 
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::hamming::{Ask, IdSet, Table, distance};
 use crate::pool::Pool;
@@ -39,13 +40,14 @@ pub struct Neighbour {
 pub struct Codes {
     pub(crate) bits: usize,
     pub(crate) hasher: HasherId,
-    pub(crate) data: Vec<u8>,
+    pub(crate) data: Bytes,
     /// Two bytes for each row (see `factors.rs`), where they were asked for.
-    pub(crate) factors: Option<Vec<u8>>,
+    pub(crate) factors: Option<Bytes>,
 }
 
 impl Codes {
-    pub(crate) fn new(bits: usize, hasher: HasherId, data: Vec<u8>) -> Self {
+    pub(crate) fn new(bits: usize, hasher: HasherId, data: impl Into<Bytes>) -> Self {
+        let data = data.into();
         debug_assert!(data.len().is_multiple_of(bits.div_ceil(8)));
         Self { bits, hasher, data, factors: None }
     }
@@ -123,13 +125,13 @@ impl Codes {
         self.check_same_hasher(more)?;
         match (&mut self.factors, &more.factors) {
             (None, None) => {}
-            (Some(factors), Some(more)) => factors.extend_from_slice(more),
+            (Some(factors), Some(more)) => factors.to_mut().extend_from_slice(more),
             _ => {
                 let advice = "append codes that both have factors, or both have none";
                 return Err(crate::factors::missing("one of two sets of codes", advice));
             }
         }
-        self.data.extend_from_slice(&more.data);
+        self.data.to_mut().extend_from_slice(&more.data);
         Ok(())
     }
 
@@ -195,7 +197,8 @@ impl Codes {
         self.search(pool, queries, usize::MAX, radius.saturating_add(1), None)
     }
 
-    fn search(
+    /// The `k` nearest rows that are nearer than `limit`, of those allowed.
+    pub(crate) fn search(
         &self,
         pool: &Pool,
         queries: &Codes,

@@ -126,6 +126,12 @@ pub enum Error {
         /// The next step.
         advice: &'static str,
     },
+    /// An id that an index has already, or that was given twice.
+    #[error("id {id} is there already, and ids are unique; remove it first, or replace it")]
+    DuplicateId {
+        /// The id.
+        id: u64,
+    },
     /// A file (or its bytes) that is not what it should be.
     #[error("{}{why}", .path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default())]
     File {

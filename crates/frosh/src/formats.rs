@@ -327,7 +327,8 @@ impl Saved for Codes {
         let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;
         let mut codes = Codes::new(bits, HasherId(id), data);
         if file.has("factors") {
-            codes.factors = Some(file.u8s("factors", &[Some(codes.len()), Some(factors::BYTES)])?);
+            let shape = [Some(codes.len()), Some(factors::BYTES)];
+            codes.factors = Some(file.u8s("factors", &shape)?.into());
         }
         // Distances count whole bytes, so bits past the end must be 0.
         let spare = codes.bytes_per_row() * 8 - bits;

@@ -396,7 +396,7 @@ impl Hasher {
         };
         self.each_block(pool, rows, &mut data, &mut bytes, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);
-        codes.factors = Some(bytes);
+        codes.factors = Some(bytes.into());
         Ok(codes)
     }
 

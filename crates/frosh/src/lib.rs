@@ -34,6 +34,7 @@
 
 #![deny(missing_docs)]
 
+mod bytes;
 mod centering;
 mod codes;
 mod compression;
@@ -47,6 +48,7 @@ mod formats;
 mod frequent_directions;
 mod hamming;
 mod hasher;
+mod index;
 mod kernels;
 mod linalg;
 mod names;
@@ -71,6 +73,7 @@ pub use formats::AnyFile;
 pub use frequent_directions::ShrinkIndex;
 pub use hamming::{IdSet, MultiIndex};
 pub use hasher::Hasher;
+pub use index::{Index, IndexWriter, NewRows, StoredVectors};
 pub use pool::Pool;
 pub use ranking::{Queries, Ranking, Scored};
 pub use rotation::Rotation;

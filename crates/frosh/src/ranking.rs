@@ -31,6 +31,7 @@
 use crate::codes::Codes;
 use crate::error::Result;
 use crate::factors;
+use crate::hamming::IdSet;
 use crate::hasher::Hasher;
 use crate::names::names;
 use crate::pool::Pool;
@@ -97,7 +98,7 @@ pub struct Scored {
 }
 
 impl Scored {
-    fn order(&self, other: &Self) -> Ordering {
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
         self.score.total_cmp(&other.score).then(self.id.cmp(&other.id))
     }
 }
@@ -121,8 +122,20 @@ impl Codes {
         ranking: Ranking,
         k: usize,
     ) -> Result<Vec<Vec<Scored>>> {
+        self.ranked_among(pool, queries, ranking, k, None)
+    }
+
+    /// [`Codes::ranked`] of the rows whose numbers are in `allowed`, where it is given.
+    pub fn ranked_among(
+        &self,
+        pool: &Pool,
+        queries: &Queries,
+        ranking: Ranking,
+        k: usize,
+        allowed: Option<&IdSet>,
+    ) -> Result<Vec<Vec<Scored>>> {
         if ranking == Ranking::Hamming {
-            let found = self.nearest_on(pool, &queries.codes, k)?;
+            let found = self.search(pool, &queries.codes, k, u32::MAX, allowed)?;
             let scored = |n: crate::codes::Neighbour| Scored { score: n.distance as f32, id: n.id };
             return Ok(found.into_iter().map(|f| f.into_iter().map(scored).collect()).collect());
         }
@@ -135,7 +148,7 @@ impl Codes {
         let jobs = found.iter_mut().enumerate().collect();
         pool.each(jobs, |(job, found)| {
             let (query, part) = (job / parts, job % parts);
-            let mut best = Best::new(k.min(n));
+            let mut best = Best::new(k.min(n), allowed);
             let from = n * part / parts;
             self.scores(queries, query, ranking, from..n * (part + 1) / parts, |first, scores| {
                 for (score, id) in scores.iter().zip(first as u64..) {
@@ -263,21 +276,24 @@ impl Tables {
 }
 
 /// The best `k` of what was offered in ascending order of ids.
-struct Best {
+struct Best<'a> {
     k: usize,
+    allowed: Option<&'a IdSet>,
     /// What a score must be below.
     limit: f32,
     found: Vec<Scored>,
 }
 
-impl Best {
-    fn new(k: usize) -> Self {
-        Self { k, limit: if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY }, found: Vec::new() }
+impl<'a> Best<'a> {
+    fn new(k: usize, allowed: Option<&'a IdSet>) -> Self {
+        let limit = if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY };
+        Self { k, allowed, limit, found: Vec::new() }
     }
 
     #[inline]
     fn offer(&mut self, score: f32, id: u64) {
-        if score < self.limit {
+        // The set is asked last: few rows come that far.
+        if score < self.limit && self.allowed.is_none_or(|set| set.contains(id)) {
             self.found.push(Scored { score, id });
             if self.found.len() >= 2 * self.k + 16 {
                 self.prune();

@@ -79,6 +79,13 @@ impl Whole {
             let done = done.and_then(|()| temporary.persist(&self.place).map_err(|e| e.error));
             unfinished(|all| all.retain(|other| *other != path));
             done.map_err(io)?;
+            // The new name is on disk only with its folder. Where folders cannot be synced, the system does it.
+            #[cfg(unix)]
+            if let Some(folder) = self.place.parent() {
+                let here = Path::new(".");
+                let folder = if folder.as_os_str().is_empty() { here } else { folder };
+                let _ = File::open(folder).and_then(|folder| folder.sync_all());
+            }
         }
         Ok(())
     }

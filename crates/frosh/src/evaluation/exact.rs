@@ -71,7 +71,7 @@ pub struct Found {
 }
 
 impl Found {
-    fn order(&self, other: &Self) -> Ordering {
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
         self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
     }
 }

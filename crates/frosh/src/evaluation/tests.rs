@@ -124,7 +124,9 @@ fn labels_say_what_is_relevant() {
 #[test]
 fn codes_that_keep_the_order_are_perfect() {
     // Row i of the base differs from the query in i bits.
-    let unary = |n: usize| (0..n).map(|i| u8::MAX.checked_shr(8 - i as u32).unwrap_or(0)).collect();
+    let unary = |n: usize| {
+        (0..n).map(|i| u8::MAX.checked_shr(8 - i as u32).unwrap_or(0)).collect::<Vec<u8>>()
+    };
     let base = Codes::new(8, HasherId(1), unary(9));
     let query = Codes::new(8, HasherId(1), vec![0]);
     let nearest = vec![(0..9).collect::<Vec<u64>>()];

@@ -1,0 +1,356 @@
+//! An index folder: codes, ids and what else a search needs, on disk, for many readers and one writer.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `index.json` | which of the other files count; replaced as a whole with every change |
+//! | `model.frosh` | the [`Hasher`] |
+//! | `000001.codes.npy`, `.factors.npy`, `.ids.npy`, `.vectors.npy` | a segment: rows that were added together |
+//! | `000002.removed` | which rows of a segment were removed (a Roaring bitmap) |
+//! | `lock` | held by the writer |
+//!
+//! **Safe at any moment.** Files are written and synced before `index.json` names them, and never changed after
+//! that. A writer that is killed leaves the index as it was before the change, or as it is after it; what it
+//! left unfinished is removed by the next writer. A reader sees the index as it was when it was opened, however
+//! much is added, removed or compacted meanwhile; it opens it again to see what is new.
+//!
+//! **Ids** are the caller's 64-bit numbers, each at most once; without any, rows are numbered in the order in
+//! which they were added. Removing a row does not change the ids of others, and numbers are not used again.
+//!
+//! **Where we differ** from the paper, which ends with the codes.
+//!
+//! **Cost.** Opening maps the files and reads nothing but headers and the sets of removed rows. A search costs
+//! what it costs on [`Codes`](crate::Codes); removed rows cost what a filter costs, until [`IndexWriter::compact`].
+//!
+//! ```
+//! use frosh::{Config, Index, IndexWriter, Pool, Ranking, Rows, Sketcher};
+//! # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+//! # let rows = Rows::new(&data, 32)?;
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path().join("index");
+//! # let mut sketcher = Sketcher::new(Config::new(32))?;
+//! # sketcher.push(rows)?;
+//! let hasher = sketcher.finish().hasher(16)?;
+//! let mut writer = IndexWriter::create(&folder, &hasher, true, None)?;
+//! let mut new = writer.add(Pool::all());
+//! new.push(rows)?;
+//! new.commit()?;
+//! writer.remove(&[3, 4])?;
+//!
+//! let index = Index::open(&folder)?;
+//! let queries = index.hasher().queries(Pool::all(), rows.slice(3..5))?;
+//! let hits = index.nearest(Pool::all(), &queries, Ranking::Estimated, 5, None)?;
+//! assert_eq!((index.len(), hits[0].len()), (198, 5));
+//! assert!(hits[0].iter().all(|hit| hit.id != 3 && hit.id != 4));
+//! # Ok::<(), frosh::Error>(())
+//! ```
+
+mod column;
+mod manifest;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use crate::codes::{HasherId, Neighbour};
+use crate::error::{Error, Result};
+use crate::evaluation::Found;
+use crate::factors;
+use crate::hamming::IdSet;
+use crate::hasher::Hasher;
+use crate::names::names;
+use crate::pool::Pool;
+use crate::ranking::{Queries, Ranking, Scored};
+use crate::rows::{Element, Metric, Rows};
+use column::Form;
+use manifest::Manifest;
+use segment::Segment;
+use std::path::{Path, PathBuf};
+
+pub use writer::{IndexWriter, NewRows};
+
+const MODEL: &str = "model.frosh";
+/// How often a reader looks again, when files that it was told of were compacted away.
+const ATTEMPTS: usize = 8;
+
+/// How an index keeps vectors, to put what was found in exact order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum StoredVectors {
+    /// Single precision.
+    F32,
+    /// Half precision: exact for bytes, and enough for most embeddings.
+    F16,
+}
+
+names!(StoredVectors, "type of stored vectors", F32 => "f32", F16 => "f16");
+
+/// What the arrays of every segment look like.
+#[derive(Clone, Debug)]
+struct Layout {
+    hasher: HasherId,
+    bits: usize,
+    dim: usize,
+    factors: bool,
+    vectors: Option<StoredVectors>,
+}
+
+impl Layout {
+    fn codes(&self) -> Form {
+        Form::bytes("codes", self.bits.div_ceil(8))
+    }
+    fn factors(&self) -> Option<Form> {
+        self.factors.then(|| Form::bytes("factors", factors::BYTES))
+    }
+    fn vectors(&self) -> Option<Form> {
+        self.vectors.map(|stored| stored.form(self.dim))
+    }
+}
+
+/// An index folder as it was when it was opened.
+pub struct Index {
+    folder: PathBuf,
+    hasher: Hasher,
+    layout: Layout,
+    manifest: Manifest,
+    segments: Vec<Segment>,
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Index({}, {} rows)", self.folder.display(), self.len())
+    }
+}
+
+impl Index {
+    /// Opens the index in a folder, to read from it.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            let manifest = Manifest::load(folder)?;
+            let generation = manifest.generation;
+            match Self::with(folder, manifest) {
+                // A writer may have replaced the files between two of our steps: then there is a newer manifest.
+                Err(Error::Io { source, path })
+                    if source.kind() == std::io::ErrorKind::NotFound
+                        && Manifest::load(folder)?.generation != generation =>
+                {
+                    last = Some(Error::Io { source, path });
+                }
+                other => return other,
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::file("the index changes faster than it can be opened")))
+    }
+
+    fn with(folder: &Path, manifest: Manifest) -> Result<Self> {
+        let path = folder.join(MODEL);
+        let hasher = Hasher::load(&path)?;
+        if hasher.id().to_string() != manifest.model {
+            let (got, want) = (hasher.id(), &manifest.model);
+            let why = format!("is model {got}, but the index was built with model {want}");
+            return Err(Error::File { path: Some(path), why });
+        }
+        let layout = Layout {
+            hasher: hasher.id(),
+            bits: hasher.bits(),
+            dim: hasher.dim(),
+            factors: manifest.factors,
+            vectors: manifest.vectors,
+        };
+        let open = |facts: &manifest::SegmentFacts| Segment::open(folder, facts.clone(), &layout);
+        let segments = manifest.segments.iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { folder: folder.to_owned(), hasher, layout, manifest, segments })
+    }
+
+    /// The model that made its codes.
+    pub fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+
+    /// How many rows can be found.
+    pub fn len(&self) -> u64 {
+        self.segments.iter().map(Segment::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Rows that were removed and still take space, until the index is compacted.
+    pub fn removed(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.removed.len()).sum()
+    }
+
+    /// How many parts it is kept in: one for each time that rows were added, until it is compacted.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// How many times it was changed.
+    pub fn generation(&self) -> u64 {
+        self.manifest.generation
+    }
+
+    /// Whether codes have factors, for [`Ranking::Estimated`].
+    pub fn has_factors(&self) -> bool {
+        self.layout.factors
+    }
+
+    /// How vectors are kept, if they are.
+    pub fn vectors(&self) -> Option<StoredVectors> {
+        self.layout.vectors
+    }
+
+    /// Bytes that each row takes on disk: code, factors, vector; an id takes eight more where ids do not count up.
+    pub fn bytes_per_row(&self) -> usize {
+        let forms = [Some(self.layout.codes()), self.layout.factors(), self.layout.vectors()];
+        forms.iter().flatten().map(Form::width).sum()
+    }
+
+    /// Whether a row of this id can be found.
+    pub fn contains(&self, id: u64) -> bool {
+        self.segments.iter().any(|segment| segment.find(id).is_some())
+    }
+
+    /// Reads every file and compares checksums, which opening does not.
+    pub fn check(&self) -> Result<()> {
+        self.segments.iter().try_for_each(|segment| segment.check(&self.folder))
+    }
+
+    /// The `k` best rows for each query, best first, equal ones by id; only ids in `among`, where it is given.
+    /// Fewer where there are fewer.
+    pub fn nearest(
+        &self,
+        pool: &Pool,
+        queries: &Queries,
+        ranking: Ranking,
+        k: usize,
+        among: Option<&IdSet>,
+    ) -> Result<Vec<Vec<Scored>>> {
+        let mut all = vec![Vec::new(); queries.len()];
+        for segment in &self.segments {
+            let allowed = segment.allowed(among);
+            let found =
+                segment.codes.ranked_among(pool, queries, ranking, k, allowed.as_deref())?;
+            for (all, found) in all.iter_mut().zip(found) {
+                let named =
+                    |s: Scored| Scored { score: s.score, id: segment.ids.of(s.id as usize) };
+                all.extend(found.into_iter().map(named));
+            }
+        }
+        if self.segments.len() > 1 {
+            for found in &mut all {
+                found.sort_unstable_by(Scored::order);
+                found.truncate(k);
+            }
+        }
+        Ok(all)
+    }
+
+    /// All rows that differ from a query in at most `radius` bits, nearest first, equal ones by id; only ids in
+    /// `among`, where it is given.
+    pub fn within(
+        &self,
+        pool: &Pool,
+        queries: &Queries,
+        radius: u32,
+        among: Option<&IdSet>,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        let mut all = vec![Vec::new(); queries.len()];
+        let limit = radius.saturating_add(1);
+        for segment in &self.segments {
+            let allowed = segment.allowed(among);
+            let codes = &segment.codes;
+            let found =
+                codes.search(pool, queries.codes(), usize::MAX, limit, allowed.as_deref())?;
+            for (all, found) in all.iter_mut().zip(found) {
+                let id = |n: &Neighbour| segment.ids.of(n.id as usize);
+                all.extend(found.iter().map(|n| Neighbour { distance: n.distance, id: id(n) }));
+            }
+        }
+        all.iter_mut().for_each(|found| found.sort_unstable());
+        Ok(all)
+    }
+
+    /// Exact squared distances of candidates to their queries, from the vectors that the index keeps; the best
+    /// `k` of each. For cosine those of rows scaled to length 1, as [`Found`] has them.
+    pub fn rerank<T: Element>(
+        &self,
+        pool: &Pool,
+        queries: Rows<'_, T>,
+        candidates: &[Vec<Scored>],
+        k: usize,
+    ) -> Result<Vec<Vec<Found>>> {
+        if queries.dim() != self.hasher.dim() {
+            return Err(Error::Dimension { expected: self.hasher.dim(), got: queries.dim() });
+        }
+        if queries.len() != candidates.len() {
+            let why = format!("there are candidates for {} queries", candidates.len());
+            return Err(Error::setting("queries", queries.len(), why));
+        }
+        if self.layout.vectors.is_none() {
+            let why = "keeps no vectors, which exact distances need: build it with them".into();
+            return Err(Error::File { path: Some(self.folder.clone()), why });
+        }
+        let mut found = vec![Vec::new(); candidates.len()];
+        let jobs = found.iter_mut().zip(candidates).enumerate().collect();
+        pool.each(
+            jobs,
+            |(query, (found, candidates)): (usize, (&mut Vec<Found>, &Vec<Scored>))| {
+                let mut asked = vec![0f64; queries.dim()];
+                T::widen(queries.row(query), 1.0, &mut asked);
+                self.scale(&mut asked);
+                let mut row = vec![0f64; queries.dim()];
+                for candidate in candidates {
+                    if self.vector(candidate.id, &mut row) {
+                        self.scale(&mut row);
+                        let square = |(x, y): (&f64, &f64)| (x - y) * (x - y);
+                        let distance = asked.iter().zip(&row).map(square).sum();
+                        found.push(Found { distance, id: candidate.id });
+                    }
+                }
+                found.sort_unstable_by(Found::order);
+                found.truncate(k);
+            },
+        );
+        Ok(found)
+    }
+
+    fn scale(&self, row: &mut [f64]) {
+        if self.hasher.metric() == Metric::Cosine {
+            let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
+            if norm > 0.0 {
+                row.iter_mut().for_each(|x| *x /= norm);
+            }
+        }
+    }
+
+    /// The vector that is kept for an id; whether there is one.
+    fn vector(&self, id: u64, out: &mut [f64]) -> bool {
+        let find = |segment: &Segment| segment.find(id);
+        let Some((segment, row)) = self.segments.iter().find_map(|s| Some((s, find(s)?))) else {
+            return false;
+        };
+        let Some((bytes, stored)) = segment.vectors.as_ref().zip(self.layout.vectors) else {
+            return false;
+        };
+        let width = stored.form(out.len()).width();
+        let bytes = &bytes[row * width..(row + 1) * width];
+        match stored {
+            StoredVectors::F32 => {
+                for (out, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
+                    *out = f32::from_le_bytes(*bytes).into();
+                }
+            }
+            StoredVectors::F16 => {
+                for (out, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
+                    *out = half::f16::from_le_bytes(*bytes).into();
+                }
+            }
+        }
+        true
+    }
+}

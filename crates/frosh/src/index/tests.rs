@@ -1,0 +1,412 @@
+use super::*;
+use crate::codes::Codes;
+use crate::{Config, ExactSearch, Sketcher};
+use std::collections::BTreeMap;
+
+const DIM: usize = 20;
+
+/// Rows of small whole numbers, so that ties are frequent and half precision is exact.
+fn data(rows: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    (0..rows * DIM)
+        .map(|i| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) % (3 + 40 / (1 + i as u64 % DIM as u64))) as f32
+        })
+        .collect()
+}
+
+fn hasher(metric: Metric) -> Hasher {
+    let rows = data(800, 1);
+    let config = Config::new(DIM).sketch_rows(40).metric(metric).threads(1);
+    let mut sketcher = Sketcher::new(config).unwrap();
+    sketcher.push(Rows::new(&rows, DIM).unwrap()).unwrap();
+    sketcher.finish().hasher(13).unwrap()
+}
+
+fn rows(data: &[f32]) -> Rows<'_, f32> {
+    Rows::new(data, DIM).unwrap()
+}
+
+/// What an index should answer: a map from ids to rows, encoded anew and searched as one set of codes.
+struct Oracle<'a> {
+    hasher: &'a Hasher,
+    rows: BTreeMap<u64, Vec<f32>>,
+}
+
+impl Oracle<'_> {
+    fn codes(&self, among: Option<&IdSet>) -> (Vec<u64>, Codes) {
+        let chosen = self.rows.iter().filter(|(id, _)| among.is_none_or(|set| set.contains(**id)));
+        let (ids, values): (Vec<u64>, Vec<&[f32]>) =
+            chosen.map(|(id, row)| (*id, &row[..])).unzip();
+        (ids, self.hasher.encode_with_factors(&Pool::ONE, rows(&values.concat())).unwrap())
+    }
+
+    fn agrees(&self, index: &Index, asked: &[f32], among: Option<&IdSet>) {
+        let pool = Pool::new(2).unwrap();
+        let queries = self.hasher.queries(&pool, rows(asked)).unwrap();
+        let (ids, codes) = self.codes(among);
+        if among.is_none() {
+            assert_eq!(index.len(), ids.len() as u64);
+        }
+        for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
+            for k in [0, 1, 7, 5000] {
+                let want = codes.ranked(&pool, &queries, ranking, k).unwrap();
+                let got = index.nearest(&pool, &queries, ranking, k, among).unwrap();
+                for (want, got) in want.iter().zip(&got) {
+                    let named = |s: &Scored| (s.score, ids[s.id as usize]);
+                    let want: Vec<_> = want.iter().map(named).collect();
+                    let got: Vec<_> = got.iter().map(|s| (s.score, s.id)).collect();
+                    assert_eq!(got, want, "{ranking}, k = {k}");
+                }
+            }
+        }
+        for radius in [0, 3, 13, 99] {
+            let want = codes.within_on(&pool, queries.codes(), radius).unwrap();
+            let got = index.within(&pool, &queries, radius, among).unwrap();
+            for (want, got) in want.iter().zip(&got) {
+                let want: Vec<_> =
+                    want.iter().map(|n| Neighbour { id: ids[n.id as usize], ..*n }).collect();
+                assert_eq!(*got, want, "radius {radius}");
+            }
+        }
+    }
+}
+
+/// A random sequence of changes; after each the index answers as a map does, and so does one opened anew.
+#[test]
+fn after_any_changes_an_index_answers_as_a_map_from_ids_to_rows() {
+    let hasher = hasher(Metric::L2);
+    for seed in 0..4u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("index");
+        let mut writer = IndexWriter::create(&folder, &hasher, true, None).unwrap();
+        writer.add(&Pool::ONE).commit().unwrap();
+        let mut oracle = Oracle { hasher: &hasher, rows: BTreeMap::new() };
+        let (asked, mut next) = (data(3, 99), 0u64);
+        let mut state = seed + 1;
+        let mut draw = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for step in 0..14 {
+            match draw(6) {
+                0 | 1 => {
+                    let new = data(1 + draw(60) as usize, 7 * seed + step);
+                    let mut adding = writer.add(&Pool::ONE);
+                    // In two batches, which must not matter.
+                    let half = new.len() / DIM / 2 * DIM;
+                    adding.push(rows(&new[..half])).unwrap();
+                    adding.push(rows(&new[half..])).unwrap();
+                    assert_eq!(adding.commit().unwrap(), 0);
+                    for row in new.chunks(DIM) {
+                        oracle.rows.insert(next, row.to_vec());
+                        next += 1;
+                    }
+                }
+                2 | 3 => {
+                    let count = 1 + draw(40) as usize;
+                    let new = data(count, 11 * seed + step);
+                    let replace = draw(2) == 0;
+                    let mut ids: Vec<u64> = Vec::new();
+                    while ids.len() < count {
+                        let id = draw(400);
+                        if !ids.contains(&id) && (replace || !oracle.rows.contains_key(&id)) {
+                            ids.push(id);
+                        }
+                    }
+                    let there = ids.iter().filter(|id| oracle.rows.contains_key(id)).count();
+                    let mut adding = writer.add(&Pool::ONE).replace(replace);
+                    adding.push_with_ids(rows(&new), &ids).unwrap();
+                    assert_eq!(adding.commit().unwrap(), there as u64);
+                    for (id, row) in ids.iter().zip(new.chunks(DIM)) {
+                        oracle.rows.insert(*id, row.to_vec());
+                        next = next.max(id + 1);
+                    }
+                }
+                4 => {
+                    let ids: Vec<u64> = (0..draw(50)).map(|_| draw(500)).collect();
+                    let there = ids.iter().filter(|id| oracle.rows.remove(id).is_some()).count();
+                    assert_eq!(writer.remove(&ids).unwrap(), there as u64);
+                }
+                _ => {
+                    writer.compact().unwrap();
+                    assert!(writer.index().segments() <= 1 && writer.index().removed() == 0);
+                }
+            }
+            let among: IdSet = (0..300).step_by(3).chain(1000..1010).collect();
+            for index in [writer.index(), &Index::open(&folder).unwrap()] {
+                oracle.agrees(index, &asked, None);
+                oracle.agrees(index, &asked, Some(&among));
+                oracle.agrees(index, &asked, Some(&IdSet::new()));
+                assert!((0..500).all(|id| index.contains(id) == oracle.rows.contains_key(&id)));
+                index.check().unwrap();
+            }
+        }
+    }
+}
+
+/// Writes an index of 200 rows with ids 0, 2, 4, ..
+fn small(folder: &Path, vectors: Option<StoredVectors>, metric: Metric) -> (Hasher, Vec<f32>) {
+    let (hasher, new) = (hasher(metric), data(200, 5));
+    let mut writer = IndexWriter::create(folder, &hasher, true, vectors).unwrap();
+    let mut adding = writer.add(&Pool::ONE);
+    let ids: Vec<u64> = (0..400).step_by(2).collect();
+    adding.push_with_ids(rows(&new), &ids).unwrap();
+    adding.commit().unwrap();
+    (hasher, new)
+}
+
+#[test]
+fn readers_go_on_while_a_writer_adds_removes_and_compacts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hasher, new) = small(dir.path(), None, Metric::L2);
+    let queries = hasher.queries(&Pool::ONE, rows(&new[..3 * DIM])).unwrap();
+    let ask =
+        |index: &Index| index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 9, None).unwrap();
+    let reader = Index::open(dir.path()).unwrap();
+    let before = ask(&reader);
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            let mut writer = IndexWriter::open(dir.path()).unwrap();
+            for round in 0..20 {
+                let mut adding = writer.add(&Pool::ONE);
+                adding.push(rows(&new)).unwrap();
+                adding.commit().unwrap();
+                writer.remove(&[4 * round]).unwrap();
+                writer.compact().unwrap();
+            }
+        });
+        let mut opened = 0;
+        while !changes.is_finished() || opened < 3 {
+            // Opened at any moment it is one of the states that were committed.
+            let index = Index::open(dir.path()).unwrap();
+            index.check().unwrap();
+            let round = index.generation().saturating_sub(1) / 3;
+            let (added, removed) = ((index.generation() + 1) / 3 * 200, index.generation() / 3);
+            assert_eq!(index.len(), 200 + added - removed, "round {round}");
+            assert_eq!(ask(&reader), before);
+            opened += 1;
+        }
+    });
+    assert_eq!(ask(&reader), before);
+    assert_eq!(Index::open(dir.path()).unwrap().len(), 200 + 20 * 199);
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    small(dir.path(), None, Metric::L2);
+    let first = IndexWriter::open(dir.path()).unwrap();
+    let said = IndexWriter::open(dir.path()).unwrap_err().to_string();
+    assert!(said.contains("another process is changing this index"), "{said}");
+    drop(first);
+    IndexWriter::open(dir.path()).unwrap();
+}
+
+#[test]
+fn what_a_stopped_writer_left_is_removed_by_the_next_and_nothing_else_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("index");
+    // A build that was stopped before its first commit: there is no index, and building again works.
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("000001.codes.npy"), "half").unwrap();
+    assert!(Index::open(&folder).unwrap_err().to_string().contains("no index"));
+    assert!(IndexWriter::open(&folder).is_err() && !folder.join(LOCK_NAME).exists());
+    small(&folder, None, Metric::L2);
+    let tidy = names(&folder);
+    assert_eq!(
+        tidy,
+        [
+            "000001.codes.npy",
+            "000001.factors.npy",
+            "000001.ids.npy",
+            "index.json",
+            "lock",
+            "model.frosh"
+        ]
+    );
+    for name in ["000007.codes.npy", "000007.ids.npy", "000008.removed", ".frosh-x.tmp"] {
+        std::fs::write(folder.join(name), "half").unwrap();
+    }
+    std::fs::write(folder.join("notes.txt"), "mine").unwrap();
+    Index::open(&folder).unwrap().check().unwrap();
+    drop(IndexWriter::open(&folder).unwrap());
+    std::fs::remove_file(folder.join("notes.txt")).unwrap();
+    assert_eq!(names(&folder), tidy);
+    // A folder with something else in it is refused, and so is one with an index.
+    let (other, hasher) = (dir.path().join("other"), hasher(Metric::L2));
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("photo.jpg"), "x").unwrap();
+    for (folder, why) in [(&other, "photo.jpg"), (&folder, "already")] {
+        let said = IndexWriter::create(folder, &hasher, true, None).unwrap_err().to_string();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+const LOCK_NAME: &str = "lock";
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn ids_that_are_there_or_come_twice_are_refused_and_nothing_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, new) = small(dir.path(), None, Metric::L2);
+    let tidy = names(dir.path());
+    let mut writer = IndexWriter::open(dir.path()).unwrap();
+    let cases: [(&[u64], u64); 4] =
+        [(&[401, 6, 403], 6), (&[7, 401, 7], 7), (&[401, 401], 401), (&[9, 8], 8)];
+    for (ids, id) in cases {
+        let mut adding = writer.add(&Pool::ONE);
+        adding.push_with_ids(rows(&new[..ids.len() * DIM]), ids).unwrap();
+        let refused = adding.commit().unwrap_err();
+        assert!(matches!(refused, Error::DuplicateId { id: got } if got == id), "{refused}");
+        assert_eq!(names(dir.path()), tidy);
+        assert_eq!(writer.index().len(), 200);
+    }
+    // Rows that are refused, and additions that are given up, leave nothing either.
+    let mut adding = writer.add(&Pool::ONE);
+    adding.push(rows(&new)).unwrap();
+    assert!(adding.push(Rows::new(&[f32::NAN; DIM], DIM).unwrap()).is_err());
+    assert!(adding.push_with_ids(rows(&new), &[1]).is_err());
+    drop(adding);
+    assert_eq!(names(dir.path()), tidy);
+    // An id that was removed may come again, and the largest of all leaves none for rows without one.
+    writer.remove(&[6]).unwrap();
+    let mut adding = writer.add(&Pool::ONE);
+    adding.push_with_ids(rows(&new[..2 * DIM]), &[u64::MAX, 6]).unwrap();
+    assert!(adding.push(rows(&new)).is_err());
+    adding.commit().unwrap();
+    assert!(writer.index().contains(u64::MAX) && writer.index().contains(6));
+    writer.compact().unwrap();
+    assert!(Index::open(dir.path()).unwrap().contains(u64::MAX));
+}
+
+#[test]
+fn kept_vectors_put_candidates_in_exact_order() {
+    for (stored, metric) in [
+        (StoredVectors::F32, Metric::L2),
+        (StoredVectors::F16, Metric::L2),
+        (StoredVectors::F32, Metric::Cosine),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (hasher, new) = small(dir.path(), Some(stored), metric);
+        let asked = data(4, 8);
+        let index = Index::open(dir.path()).unwrap();
+        let pool = Pool::new(2).unwrap();
+        let queries = hasher.queries(&pool, rows(&asked)).unwrap();
+        let all = index.nearest(&pool, &queries, Ranking::Hamming, 1000, None).unwrap();
+        let got = index.rerank(&pool, rows(&asked), &all, 12).unwrap();
+        let mut exact = ExactSearch::new(rows(&asked), 12, metric, &pool).unwrap();
+        exact.push(rows(&new)).unwrap();
+        for (got, want) in got.iter().zip(exact.finish()) {
+            for (got, want) in got.iter().zip(&want) {
+                assert_eq!(got.id, 2 * want.id);
+                assert!((got.distance - want.distance).abs() <= 1e-12 * want.distance.max(1.0));
+            }
+        }
+        assert!(index.rerank(&pool, rows(&asked[..DIM]), &all, 3).is_err());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (_, new) = small(dir.path(), None, Metric::L2);
+    let index = Index::open(dir.path()).unwrap();
+    let said = index.rerank(&Pool::ONE, rows(&new[..DIM]), &[vec![]], 3).unwrap_err().to_string();
+    assert!(said.contains("keeps no vectors"), "{said}");
+    // What half precision cannot hold is refused by row and column.
+    let (dir, hasher) = (tempfile::tempdir().unwrap(), hasher(Metric::L2));
+    let mut writer =
+        IndexWriter::create(dir.path(), &hasher, false, Some(StoredVectors::F16)).unwrap();
+    let mut large = data(2, 1);
+    large[DIM + 3] = 70_000.0;
+    let refused = writer.add(&Pool::ONE).push(rows(&large)).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { row: 1, column: 3, .. }), "{refused}");
+}
+
+#[test]
+fn an_empty_index_answers_with_nothing() {
+    let (dir, hasher) = (tempfile::tempdir().unwrap(), hasher(Metric::L2));
+    let mut writer = IndexWriter::create(dir.path(), &hasher, false, None).unwrap();
+    writer.add(&Pool::ONE).commit().unwrap();
+    let index = Index::open(dir.path()).unwrap();
+    let queries = hasher.queries(&Pool::ONE, rows(&data(2, 1))).unwrap();
+    assert!(index.is_empty());
+    for ranking in [Ranking::Hamming, Ranking::Asymmetric] {
+        let found = index.nearest(&Pool::ONE, &queries, ranking, 3, None).unwrap();
+        assert_eq!(found, vec![vec![]; 2]);
+    }
+    assert_eq!(index.within(&Pool::ONE, &queries, 64, None).unwrap(), vec![vec![]; 2]);
+    assert_eq!(writer.remove(&[1]).unwrap(), 0);
+    writer.compact().unwrap();
+    // Emptied again after it was filled.
+    let mut adding = writer.add(&Pool::ONE);
+    adding.push(rows(&data(3, 1))).unwrap();
+    adding.commit().unwrap();
+    assert_eq!(writer.remove(&[0, 1, 2, 2]).unwrap(), 3);
+    writer.compact().unwrap();
+    assert_eq!((writer.index().segments(), writer.index().len()), (0, 0));
+    // Numbers are not used again.
+    let mut adding = writer.add(&Pool::ONE);
+    adding.push(rows(&data(1, 1))).unwrap();
+    adding.commit().unwrap();
+    assert!(writer.index().contains(3) && !writer.index().contains(0));
+}
+
+#[test]
+fn damage_is_an_error_that_names_the_file_and_never_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hasher, new) = small(dir.path(), Some(StoredVectors::F32), Metric::L2);
+    let mut writer = IndexWriter::open(dir.path()).unwrap();
+    writer.remove(&[4, 8]).unwrap();
+    drop(writer);
+    let queries = hasher.queries(&Pool::ONE, rows(&new[..2 * DIM])).unwrap();
+    let arrays = ["codes", "factors", "ids", "vectors"].map(|name| format!("000001.{name}.npy"));
+    let others = ["index.json", "model.frosh", "000002.removed"].map(String::from);
+    for name in arrays.iter().chain(&others) {
+        let path = dir.path().join(name);
+        let whole = std::fs::read(&path).unwrap();
+        // The last byte of index.json is a line end, which nobody misses.
+        for length in [0, 1, 127, 128, whole.len() / 2, whole.len() - 2] {
+            std::fs::write(&path, &whole[..length.min(whole.len() - 2)]).unwrap();
+            let said = Index::open(dir.path()).unwrap_err().to_string();
+            assert!(said.contains(name.as_str()), "{name} cut to {length}: {said}");
+        }
+        for at in (0..whole.len()).step_by(1 + whole.len() / 97) {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            std::fs::write(&path, &flipped).unwrap();
+            // Opening does not read everything: then the check finds it, and a search does not fall over it.
+            match Index::open(dir.path()) {
+                Ok(index) => {
+                    for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
+                        let found = index.nearest(&Pool::ONE, &queries, ranking, 9, None).unwrap();
+                        index.rerank(&Pool::ONE, rows(&new[..2 * DIM]), &found, 3).unwrap();
+                    }
+                    let said = index.check().expect_err("a changed byte").to_string();
+                    assert!(said.contains(name.as_str()), "{name} at {at}: {said}");
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains(name.as_str()), "{name} at {at}: {error}");
+                }
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(Index::open(dir.path()).is_err(), "{name} missing");
+        std::fs::write(&path, &whole).unwrap();
+    }
+    Index::open(dir.path()).unwrap().check().unwrap();
+    // Another model in its place.
+    let other = self::hasher(Metric::Cosine);
+    other.save(dir.path().join(MODEL)).unwrap();
+    let said = Index::open(dir.path()).unwrap_err().to_string();
+    assert!(said.contains("but the index was built with model"), "{said}");
+}
