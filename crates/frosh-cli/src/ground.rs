@@ -105,6 +105,16 @@ impl Ground {
         Ok(Rows::new(&self.queries, self.base.dim())?)
     }
 
+    /// Rows of the base, those held out too, where they are known before it is read.
+    pub(crate) fn rows(&self) -> Option<u64> {
+        self.base.rows()
+    }
+
+    /// Rows of the base that are queries; the queries are in this order. None if they have files of their own.
+    pub(crate) fn held(&self) -> &BTreeSet<u64> {
+        &self.held
+    }
+
     /// The codes of the base.
     pub(crate) fn encode(&self, hasher: &Hasher, pool: &Pool, factors: bool) -> Result<Codes> {
         let mut codes: Option<Codes> = None;

@@ -4,6 +4,7 @@
 mod args;
 mod checkpoint;
 mod ground;
+mod labels;
 mod learn;
 mod output;
 mod progress;

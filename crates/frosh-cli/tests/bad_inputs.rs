@@ -37,11 +37,15 @@ fn folder() -> tempfile::TempDir {
     .unwrap();
     std::fs::write(at("words.csv"), "1,2\n3,four\n").unwrap();
     std::fs::write(at("unknown.dat"), "1,2\n").unwrap();
+    std::fs::write(at("399.txt"), "1\n".repeat(399)).unwrap();
+    std::fs::write(at("400.txt"), "1\n".repeat(400)).unwrap();
+    std::fs::write(at("words.txt"), "1\ncat\n").unwrap();
     std::fs::create_dir(at("nothing")).unwrap();
     ok(dir.path(), "train good.npy --bits 8 -o model.frosh --quiet");
     ok(dir.path(), "train good.npy --bits 8 --seed 5 -o other.frosh --quiet");
     ok(dir.path(), "encode other.frosh good.npy -o other-codes.frosh --quiet");
     ok(dir.path(), "convert good.npy good.parquet --quiet");
+    ok(dir.path(), "convert good.npy good.csv --quiet");
     let model = std::fs::read(at("model.frosh")).unwrap();
     std::fs::write(at("torn.frosh"), &model[..model.len() / 2]).unwrap();
     let place = model.windows(13).position(|w| w == br#""version":"1""#).unwrap();
@@ -89,6 +93,31 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("search model.frosh other-codes.frosh --queries good.npy", &["other-codes.frosh", "model"], 1),
     ("search other.frosh other-codes.frosh --queries good.npy --rerank wide.npy", &["8", "9"], 1),
     ("eval model.frosh --base good.npy --held-out 500", &["500 of 400 rows"], 1),
+    (
+        "eval model.frosh --base good.npy --labels 399.txt",
+        &["399.txt: 399 labels, expected 400, one for each row of the base"],
+        1,
+    ),
+    (
+        "eval model.frosh --base good.csv --labels 399.txt --queries good.csv --query-labels 400.txt",
+        &["399.txt: 399 labels, expected 400, one for each row of the base"],
+        1,
+    ),
+    (
+        "eval model.frosh --base good.npy --labels 400.txt --queries good.npy --query-labels 399.txt",
+        &["399.txt: 399 labels, expected 400, one for each row of --queries"],
+        1,
+    ),
+    (
+        "eval model.frosh --base good.npy --labels 400.txt --queries good.npy",
+        &["--query-labels"],
+        1,
+    ),
+    ("eval model.frosh --base good.npy --labels words.txt", &["words.txt, row 1", "cat"], 1),
+    ("eval model.frosh --base good.npy --labels good.npy", &["good.npy", "(400, 8)", "(rows,)"], 1),
+    ("eval model.frosh --base good.npy --labels missing.txt", &["missing.txt", "No such file"], 1),
+    ("eval model.frosh --base good.npy --labels 400.txt --truth 5", &["--labels", "--truth"], 2),
+    ("eval model.frosh --base good.npy --query-labels 400.txt", &["--labels"], 2),
     ("merge model.frosh -o x", &["model.frosh", "frosh-sketch"], 1),
     ("fit model.frosh -o x", &["model.frosh", "frosh-sketch"], 1),
     ("inspect missing", &["missing", "No such file"], 1),

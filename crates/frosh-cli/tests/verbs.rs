@@ -136,6 +136,69 @@ fn evaluation_agrees_with_the_library_and_knows_perfect_codes() {
 }
 
 #[test]
+fn labels_say_what_is_relevant() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bits 16 -o model.frosh --quiet");
+    let (base, queries) = (values(3000, DIM, 1), values(20, DIM, 2));
+    // Two classes, by the sign of the first value: the first bits know them well.
+    let classes = |rows: &[f32]| -> Vec<i64> {
+        rows.chunks(DIM).map(|row| if row[0] > 0.0 { 700 } else { -1 }).collect()
+    };
+    let write = |name: &str, labels: &[i64]| {
+        let text: String = labels.iter().map(|label| format!("{label}\n")).collect();
+        std::fs::write(dir.path().join(name), text).unwrap();
+    };
+    let (of_base, of_queries) = (classes(&base), classes(&queries));
+    write("base.txt", &of_base);
+    write("queries.txt", &of_queries);
+    write("1.txt", &of_base[..1000]);
+    write("2.txt", &of_base[1000..]);
+    let eval = "eval model.frosh --base base.npy -k 1,50";
+    let own = format!("{eval} --queries queries.npy --query-labels queries.txt --labels");
+    let result = json(dir.path(), &format!("{own} base.txt"));
+    assert_eq!(result["truth"], "labels");
+    assert!(result["recall"].is_null() && result["oversample"].is_null(), "{result}");
+    let parts = json(dir.path(), &format!("{own} 1.txt 2.txt"));
+    assert_eq!(result["rankings"], parts["rankings"]);
+
+    // The library, asked for the same.
+    let hasher = frosh::Hasher::load(dir.path().join("model.frosh")).unwrap();
+    let rows = frosh::Rows::new(&base, DIM).unwrap();
+    let pool = frosh::Pool::all();
+    let codes = hasher.encode_with_factors(pool, rows).unwrap();
+    let asked = hasher.queries(pool, frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
+    let number = |labels: &[i64]| labels.iter().map(|l| u32::from(*l > 0)).collect::<Vec<u32>>();
+    let (of_base, of_queries) = (number(&of_base), number(&of_queries));
+    let want = frosh::Evaluation::by_labels(asked.codes(), &codes, &of_queries, &of_base, pool);
+    let want = want.unwrap();
+    // The parser of JSON may be off in the last digit.
+    let near = |got: &Value, want: f64| (got.as_f64().unwrap() - want).abs() < 1e-12;
+    assert!(near(&result["rankings"][0]["map"], want.map()));
+    assert!(near(&result["rankings"][0]["precision"]["50"], want.precision(50).unwrap()));
+    assert!(want.map() > 0.6, "{}", want.map());
+    for (i, ranking) in [(1, frosh::Ranking::Asymmetric), (2, frosh::Ranking::Estimated)] {
+        let want = frosh::RankedEvaluation::by_labels(
+            &asked,
+            &codes,
+            ranking,
+            &of_queries,
+            &of_base,
+            pool,
+        )
+        .unwrap();
+        assert!(near(&result["rankings"][i]["map"], want.map()));
+        assert!(near(&result["rankings"][i]["precision"]["1"], want.precision(1).unwrap()));
+    }
+    // Held-out rows take their labels with them.
+    let held = json(dir.path(), &format!("{eval} --labels base.txt --held-out 100"));
+    assert_eq!((held["queries"].as_u64(), held["base"].as_u64()), (Some(100), Some(2900)));
+    assert!((held["map"].as_f64().unwrap() - want.map()).abs() < 0.1, "{held}");
+    let text = ok(dir.path(), &format!("{eval} --labels base.txt"));
+    assert!(text.contains("same label") && text.contains("precision@50"), "{text}");
+    assert!(!text.contains("recall"), "{text}");
+}
+
+#[test]
 fn inspect_knows_every_kind_of_file() {
     let dir = folder();
     ok(dir.path(), "train base.npy --bits 16 -o model.frosh --quiet");

@@ -26,27 +26,39 @@ fn stored(code: u8) -> Option<Stored> {
     })
 }
 
-/// Opens an idx file.
-pub(crate) fn open(mut bytes: Bytes) -> Result<Flat, Fault> {
+/// What an idx file begins with.
+pub(crate) struct Head {
+    /// The element type.
+    pub(crate) code: u8,
+    /// The length of each axis.
+    pub(crate) axes: Vec<u64>,
+}
+
+/// Reads everything before the values.
+pub(crate) fn read_head(bytes: &mut Bytes) -> Result<Head, Fault> {
     let mut head = [0u8; 4];
     bytes.read_exact(&mut head)?;
-    let [0, 0, code, axes @ 1..=8] = head else {
+    let [0, 0, code, count @ 1..=8] = head else {
         return Err(Fault::File(format!(
             "is no idx file: it begins with {head:02x?}, expected two zeros, a type and 1 to 8 axes"
         )));
     };
-    let stored = stored(code)
-        .ok_or_else(|| Fault::File(format!("has the unknown idx element type {code:#04x}")))?;
-    let mut axis = || -> Result<u64, Fault> {
+    let mut axes = Vec::new();
+    for _ in 0..count {
         let mut length = [0u8; 4];
         bytes.read_exact(&mut length)?;
-        Ok(u32::from_be_bytes(length).into())
-    };
-    let rows = axis()?;
-    let mut dim = 1u64;
-    for _ in 1..axes {
-        dim = dim.saturating_mul(axis()?);
+        axes.push(u32::from_be_bytes(length).into());
     }
+    Ok(Head { code, axes })
+}
+
+/// Opens an idx file.
+pub(crate) fn open(mut bytes: Bytes) -> Result<Flat, Fault> {
+    let Head { code, axes } = read_head(&mut bytes)?;
+    let stored = stored(code)
+        .ok_or_else(|| Fault::File(format!("has the unknown idx element type {code:#04x}")))?;
+    let rows = axes[0];
+    let dim = axes[1..].iter().fold(1u64, |dim, length| dim.saturating_mul(*length));
     let layout = Layout { stored, big_endian: true };
     Flat::new(bytes, layout, checked_dim(dim)?, Some(rows))
 }

@@ -14,6 +14,8 @@
 //! | LIBSVM, CSV, TSV | as f32 | yes |
 //! | raw | with the dimension | yes |
 //!
+//! [`labels()`] reads the classes of rows.
+//!
 //! Files packed by gzip or Zstandard are unpacked while they are read (not those formats that need to jump:
 //! `.npz`, Parquet, Arrow, HDF5).
 
@@ -32,6 +34,7 @@ mod flat;
 mod format;
 mod hdf5;
 mod idx;
+mod labels;
 mod libsvm;
 mod npy;
 mod open;
@@ -47,6 +50,7 @@ pub use batch::{Batch, Kind, Values, rows};
 pub use contents::contents;
 pub use error::{Error, Result};
 pub use format::Format;
+pub use labels::labels;
 pub use open::Options;
 pub use output::{Output, Target};
 pub use vectors::{Batches, FileFacts, Vectors};

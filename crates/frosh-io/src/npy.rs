@@ -31,9 +31,26 @@ struct Header {
     dim: usize,
 }
 
+/// What stands before the values, as it stands there.
+pub(crate) struct Preamble {
+    /// The element type, such as `<f4`.
+    pub(crate) descr: String,
+    fortran: bool,
+    /// The length of each axis.
+    pub(crate) shape: Vec<u64>,
+}
+
+impl Preamble {
+    /// The shape, as Python writes it.
+    pub(crate) fn shape(&self) -> String {
+        let lengths: Vec<String> = self.shape.iter().map(u64::to_string).collect();
+        format!("({}{})", lengths.join(", "), if lengths.len() == 1 { "," } else { "" })
+    }
+}
+
 /// Opens a `.npy` file or stream.
 pub(crate) fn open(mut bytes: Bytes) -> Result<Box<dyn Source>, Fault> {
-    let header = read_header(&mut bytes)?;
+    let header = parse_header(&read_preamble(&mut bytes)?)?;
     let Header { layout, rows, dim, .. } = header;
     if !header.fortran || dim == 1 || rows <= 1 {
         return Ok(Box::new(Flat::new(bytes, layout, dim, Some(rows))?));
@@ -53,7 +70,8 @@ pub(crate) fn open(mut bytes: Bytes) -> Result<Box<dyn Source>, Fault> {
     }
 }
 
-fn read_header(reader: &mut impl Read) -> Result<Header, Fault> {
+/// Reads everything before the values.
+pub(crate) fn read_preamble(reader: &mut impl Read) -> Result<Preamble, Fault> {
     let mut head = [0u8; 8];
     reader.read_exact(&mut head)?;
     if &head[..6] != MAGIC {
@@ -86,11 +104,11 @@ fn read_header(reader: &mut impl Read) -> Result<Header, Fault> {
     }
     let mut text = vec![0u8; length];
     reader.read_exact(&mut text)?;
-    parse_header(&String::from_utf8_lossy(&text))
+    parse_preamble(&String::from_utf8_lossy(&text))
 }
 
 /// Reads the three entries of the dictionary, in any order.
-fn parse_header(text: &str) -> Result<Header, Fault> {
+fn parse_preamble(text: &str) -> Result<Preamble, Fault> {
     let entry = |key: &str| -> Result<&str, Fault> {
         let missing = || Fault::File(format!("its header has no {key:?}: it is damaged"));
         let after = [format!("'{key}'"), format!("\"{key}\"")]
@@ -100,7 +118,7 @@ fn parse_header(text: &str) -> Result<Header, Fault> {
             .1;
         Ok(after.trim_start().strip_prefix(':').ok_or_else(missing)?.trim_start())
     };
-    let layout = parse_descr(entry("descr")?)?;
+    let descr = parse_descr(entry("descr")?)?.to_owned();
     let fortran = match entry("fortran_order")? {
         t if t.starts_with("True") => true,
         t if t.starts_with("False") => false,
@@ -114,30 +132,48 @@ fn parse_header(text: &str) -> Result<Header, Fault> {
         .filter(|part| !part.is_empty())
         .map(|part| part.parse().ok())
         .collect();
-    match lengths.as_deref() {
-        Some(&[rows, dim]) => Ok(Header { layout, fortran, rows, dim: checked_dim(dim)? }),
-        Some(other) => Err(Fault::File(format!(
-            "holds an array of {} axes, shape ({shape}), but vectors are the rows of an array of two: \
-             reshape it to (rows, dimensions)",
-            other.len()
-        ))),
+    match lengths {
+        Some(shape) => Ok(Preamble { descr, fortran, shape }),
         None => Err(Fault::File(format!("its header's shape ({shape}) is not made of numbers"))),
     }
 }
 
-fn parse_descr(text: &str) -> Result<Layout, Fault> {
+fn parse_header(preamble: &Preamble) -> Result<Header, Fault> {
+    let Preamble { descr, fortran, shape } = preamble;
+    let layout = parse_type(descr)?;
+    match shape[..] {
+        [rows, dim] => Ok(Header { layout, fortran: *fortran, rows, dim: checked_dim(dim)? }),
+        _ => Err(Fault::File(format!(
+            "holds an array of {} axes, shape {}, but vectors are the rows of an array of two: \
+             reshape it to (rows, dimensions)",
+            shape.len(),
+            preamble.shape()
+        ))),
+    }
+}
+
+/// The name of the element type, such as `<f4`.
+fn parse_descr(text: &str) -> Result<&str, Fault> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'));
     let descr = quote.and_then(|q| text[1..].split_once(q)).map(|(descr, _)| descr);
-    let Some(descr) = descr else {
-        return Err("holds a structured array: save its vectors as a plain array of numbers".into());
-    };
-    let (order, name) = match descr.as_bytes().first() {
+    descr.ok_or_else(|| {
+        "holds a structured array: save its vectors as a plain array of numbers".into()
+    })
+}
+
+/// A type's byte order (whether it is big-endian) and its name without it.
+pub(crate) fn split_order(descr: &str) -> (bool, &str) {
+    match descr.as_bytes().first() {
         Some(b'<' | b'|' | b'=') => {
             (cfg!(target_endian = "big") && descr.starts_with('='), &descr[1..])
         }
         Some(b'>') => (true, &descr[1..]),
         _ => (false, descr),
-    };
+    }
+}
+
+fn parse_type(descr: &str) -> Result<Layout, Fault> {
+    let (order, name) = split_order(descr);
     let stored = match name {
         "f2" => Stored::As(Kind::F16),
         "f4" => Stored::As(Kind::F32),

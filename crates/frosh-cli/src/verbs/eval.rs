@@ -1,7 +1,8 @@
-//! `frosh eval`: how good codes are, against exact neighbours.
+//! `frosh eval`: how good codes are, against exact neighbours or class labels.
 
 use crate::args::{Common, names};
 use crate::ground::{self, GroundArgs};
+use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
 use clap::Args;
@@ -12,16 +13,18 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Measure a model: MAP, precision-recall area and recall against exact neighbours.
+/// Measure a model: MAP, precision-recall area and recall against exact neighbours, or class labels.
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh eval model.frosh --base vectors.npy --queries q.npy
   frosh eval model.frosh --base vectors.npy --held-out 500     queries taken out of the base
   frosh eval model.frosh --base vectors.npy --truth 100 --json
+  frosh eval model.frosh --base vectors.npy --labels classes.npy
 
 MAP is the mean over queries of the average precision over the whole ranking by code, ties in expectation.
 Recall@k is the share of the k exact nearest among the first k by code; 'reranked' looks at --oversample
-times as many candidates, which exact re-ranking puts in order.")]
+times as many candidates, which exact re-ranking puts in order. With --labels, rows of the query's label are
+relevant, and precision@k is their share among the first k.")]
 pub(crate) struct Eval {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -31,7 +34,7 @@ pub(crate) struct Eval {
     /// What counts as relevant for MAP: a share of the base such as 2%, or a number of nearest rows
     #[arg(long, default_value = "2%", value_name = "N|N%", value_parser = truth)]
     truth: Truth,
-    /// The k of recall@k
+    /// The k of recall@k, or of precision@k
     #[arg(short, default_value = "1,10,100", value_delimiter = ',', value_name = "K,...",
           value_parser = clap::value_parser!(u32).range(1..))]
     k: Vec<u32>,
@@ -43,6 +46,14 @@ pub(crate) struct Eval {
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
+    #[command(flatten)]
+    labels: LabelArgs,
+}
+
+/// What was relevant: the exact neighbours of each query, or labels.
+enum Known {
+    Neighbours(Vec<Vec<u64>>),
+    Labels(Labels),
 }
 
 fn truth(text: &str) -> Result<Truth, String> {
@@ -66,16 +77,36 @@ impl Eval {
         let ground = self.ground.open(hasher.dim(), &self.model.display().to_string(), common)?;
         let queries = ground.queries()?;
         let rankings = ground::rankings(&self.rank, &hasher);
+        let labels = self.labels.open(&ground)?;
         let codes = ground.encode(&hasher, &pool, rankings.contains(&Ranking::Estimated))?;
-        let most = self.k.iter().max().map_or(0, |k| *k as usize).min(codes.len());
-        let deepest = self.truth.count(codes.len()).max(most);
-        let near = ground.nearest(deepest, hasher.metric(), &pool)?;
+        let known = match labels {
+            Some(labels) => {
+                self.labels.check(&labels, &ground, codes.len())?;
+                Known::Labels(labels)
+            }
+            None => {
+                let most = self.k.iter().max().map_or(0, |k| *k as usize).min(codes.len());
+                let deepest = self.truth.count(codes.len()).max(most);
+                Known::Neighbours(ground.nearest(deepest, hasher.metric(), &pool)?)
+            }
+        };
         let asked = hasher.queries(&pool, queries)?;
         let mut lines = Vec::new();
         for ranking in rankings {
-            lines.push(self.line(ranking, &asked, &codes, &near, &pool)?);
+            lines.push(self.line(ranking, &asked, &codes, &known, &pool)?);
         }
-        self.report(common, &hasher, &codes, queries.len(), &lines, start.elapsed().as_secs_f64())
+        let truth = match known {
+            Known::Labels(_) => Truth::Labels,
+            Known::Neighbours(_) => self.truth,
+        };
+        let facts = Facts {
+            truth,
+            bits: hasher.bits(),
+            base: codes.len(),
+            queries: queries.len(),
+            seconds: start.elapsed().as_secs_f64(),
+        };
+        self.report(common, &facts, &lines)
     }
 
     fn line(
@@ -83,29 +114,47 @@ impl Eval {
         ranking: Ranking,
         asked: &Queries,
         codes: &Codes,
-        near: &[Vec<u64>],
+        known: &Known,
         pool: &Pool,
     ) -> Result<Line> {
-        let with = |recall: &dyn Fn(usize, usize) -> Option<f64>| -> Vec<Recall> {
-            let over = self.oversample as usize;
-            self.k.iter().map(|k| (recall(*k as usize, 1), recall(*k as usize, over))).collect()
+        let over = self.oversample as usize;
+        let each = |measure: &dyn Fn(usize) -> Measured| -> Vec<Measured> {
+            self.k.iter().map(|k| measure(*k as usize)).collect()
         };
         let plain = codes.bytes_per_row();
         if ranking == Ranking::Hamming {
-            let result = Evaluation::by_neighbours(asked.codes(), codes, self.truth, near, pool)?;
+            let result = match known {
+                Known::Neighbours(near) => {
+                    Evaluation::by_neighbours(asked.codes(), codes, self.truth, near, pool)?
+                }
+                Known::Labels(Labels { base, queries }) => {
+                    Evaluation::by_labels(asked.codes(), codes, queries, base, pool)?
+                }
+            };
             return Ok(Line {
                 ranking,
                 bytes: plain,
                 map: result.map(),
                 interpolated: result.interpolated(),
-                recall: with(&|k, over| match over {
-                    1 => result.recall(k),
-                    _ => result.recall_after_reranking(k, k * over),
+                at: each(&|k| Measured {
+                    precision: result.precision(k),
+                    recall: result.recall(k),
+                    reranked: match over {
+                        1 => result.recall(k),
+                        _ => result.recall_after_reranking(k, k * over),
+                    },
                 }),
                 pooled: Some((result.pooled_area(), result.curve())),
             });
         }
-        let result = RankedEvaluation::new(asked, codes, ranking, self.truth, near, pool)?;
+        let result = match known {
+            Known::Neighbours(near) => {
+                RankedEvaluation::new(asked, codes, ranking, self.truth, near, pool)?
+            }
+            Known::Labels(Labels { base, queries }) => {
+                RankedEvaluation::by_labels(asked, codes, ranking, queries, base, pool)?
+            }
+        };
         let bytes =
             if ranking == Ranking::Estimated { codes.stored_bytes_per_row() } else { plain };
         Ok(Line {
@@ -113,66 +162,88 @@ impl Eval {
             bytes,
             map: result.map(),
             interpolated: result.interpolated(),
-            recall: with(&|k, over| result.recall_after_reranking(k, k * over)),
+            at: each(&|k| Measured {
+                precision: result.precision(k),
+                recall: result.recall(k),
+                reranked: result.recall_after_reranking(k, k * over),
+            }),
             pooled: None,
         })
     }
 
-    fn report(
-        &self,
-        common: &Common,
-        hasher: &Hasher,
-        codes: &Codes,
-        queries: usize,
-        lines: &[Line],
-        elapsed: f64,
-    ) -> Result<()> {
+    fn report(&self, common: &Common, facts: &Facts, lines: &[Line]) -> Result<()> {
+        let labels = facts.truth == Truth::Labels;
         if common.json {
-            let all: Vec<Value> = lines.iter().map(|line| line.json(&self.k)).collect();
+            let all: Vec<Value> = lines.iter().map(|line| line.json(&self.k, labels)).collect();
             // The first ranking's figures stand for the model.
             let mut object = all.first().cloned().unwrap_or_default();
             object["rankings"] = json!(all);
-            object["oversample"] = json!(self.oversample);
-            object["queries"] = json!(queries);
-            object["base"] = json!(codes.len());
-            object["bits"] = json!(hasher.bits());
-            object["truth"] = json!(self.truth.to_string());
-            object["seconds"] = json!(elapsed);
+            if !labels {
+                object["oversample"] = json!(self.oversample);
+            }
+            object["queries"] = json!(facts.queries);
+            object["base"] = json!(facts.base);
+            object["bits"] = json!(facts.bits);
+            object["truth"] = if labels { json!("labels") } else { json!(facts.truth.to_string()) };
+            object["seconds"] = json!(facts.seconds);
             return print_json(&object);
         }
         let mut text = format!(
             "{} queries against {} rows, {} bits; relevant for MAP: {} ({})\n\n{:<12}{:>7}{:>8}",
-            count(queries as u64),
-            count(codes.len() as u64),
-            hasher.bits(),
-            self.truth,
-            seconds(elapsed),
+            count(facts.queries as u64),
+            count(facts.base as u64),
+            facts.bits,
+            facts.truth,
+            seconds(facts.seconds),
             "ranking",
             "bytes",
             "MAP",
         );
+        let over = format!("x{}", self.oversample);
         for k in &self.k {
-            text += &format!("{:>12}{:>8}", format!("recall@{k}"), format!("x{}", self.oversample));
+            text += &match labels {
+                true => format!("{:>15}", format!("precision@{k}")),
+                false => format!("{:>12}{over:>8}", format!("recall@{k}")),
+            };
         }
         text.push('\n');
         for line in lines {
             text += &format!("{:<12}{:>7}{:>8.3}", line.ranking, line.bytes, line.map);
             let show = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
-            for (plain, over) in &line.recall {
-                text += &format!("{:>12}{:>8}", show(*plain), show(*over));
+            for at in &line.at {
+                text += &match labels {
+                    true => format!("{:>15}", show(at.precision)),
+                    false => format!("{:>12}{:>8}", show(at.recall), show(at.reranked)),
+                };
             }
             text.push('\n');
         }
-        text += &format!(
-            "\nx{}: recall after the best {} times as many candidates are put in exact order\n",
-            self.oversample, self.oversample
-        );
+        if !labels {
+            text += &format!(
+                "\n{over}: recall after the best {} times as many candidates are put in exact order\n",
+                self.oversample
+            );
+        }
         print(&text)
     }
 }
 
-/// Recall, and recall after re-ranking, where enough neighbours are known.
-type Recall = (Option<f64>, Option<f64>);
+/// What a report says of all rankings.
+struct Facts {
+    truth: Truth,
+    bits: usize,
+    base: usize,
+    queries: usize,
+    seconds: f64,
+}
+
+/// What was measured at one k, where it has a meaning.
+struct Measured {
+    precision: Option<f64>,
+    recall: Option<f64>,
+    /// Recall after re-ranking.
+    reranked: Option<f64>,
+}
 
 /// What was measured of one ranking.
 struct Line {
@@ -181,25 +252,29 @@ struct Line {
     bytes: usize,
     map: f64,
     interpolated: f64,
-    /// For each k: recall, and recall after re-ranking.
-    recall: Vec<Recall>,
+    /// For each k.
+    at: Vec<Measured>,
     /// Area and points of the pooled curve.
     pooled: Option<(f64, Vec<CurvePoint>)>,
 }
 
 impl Line {
-    fn json(&self, ks: &[u32]) -> Value {
-        let by_k = |value: fn(&Recall) -> Option<f64>| -> Value {
-            ks.iter().zip(&self.recall).map(|(k, r)| (k.to_string(), json!(value(r)))).collect()
+    fn json(&self, ks: &[u32], labels: bool) -> Value {
+        let by_k = |value: fn(&Measured) -> Option<f64>| -> Value {
+            ks.iter().zip(&self.at).map(|(k, at)| (k.to_string(), json!(value(at)))).collect()
         };
         let mut object = json!({
             "ranking": self.ranking.as_str(),
             "bytes_per_row": self.bytes,
             "map": self.map,
             "interpolated": self.interpolated,
-            "recall": by_k(|r| r.0),
-            "recall_reranked": by_k(|r| r.1),
         });
+        if labels {
+            object["precision"] = by_k(|at| at.precision);
+        } else {
+            object["recall"] = by_k(|at| at.recall);
+            object["recall_reranked"] = by_k(|at| at.reranked);
+        }
         if let Some((area, curve)) = &self.pooled {
             object["pooled_area"] = json!(area);
             let points: Vec<_> = curve.iter().map(|p| json!([p.recall, p.precision])).collect();

@@ -166,14 +166,7 @@ impl Evaluation {
     ) -> Result<Self> {
         base.check_same_hasher(queries)?;
         let (bits, n) = (base.bits(), base.len());
-        for (name, labels, codes) in
-            [("query labels", query_labels, queries), ("base labels", base_labels, base)]
-        {
-            if labels.len() != codes.len() {
-                let why = format!("there are {} codes", codes.len());
-                return Err(Error::setting(name, labels.len(), why));
-            }
-        }
+        check_labels(query_labels, queries.len(), base_labels, n)?;
         let start = |q: usize| Ok((query_labels[q], Tally::new(bits)));
         let visit = |(label, tally): &mut (u32, Tally), first: u64, distances: &[u32]| {
             for (distance, other) in distances.iter().zip(&base_labels[first as usize..]) {
@@ -189,8 +182,7 @@ impl Evaluation {
         let mut pooled = Tally::new(bits);
         queries.iter().for_each(|q| pooled.merge(&q.tally));
         if pooled.total_relevant() == 0 {
-            let why = "none of them has a relevant row in the base";
-            return Err(Error::setting("queries", queries.len(), why));
+            return Err(nothing_relevant(queries.len()));
         }
         Ok(Self { truth, bits, base, queries, pooled })
     }
@@ -233,6 +225,15 @@ impl Evaluation {
     /// Mean over queries of the interpolated precision at recall 0, 0.01, ..., 1 (c).
     pub fn interpolated(&self) -> f64 {
         self.mean(Tally::interpolated)
+    }
+
+    /// Expected share of relevant rows among the first `k` by code (all, if the base has fewer), ties in
+    /// random order, mean over the queries that have a relevant row. Nothing for k = 0.
+    pub fn precision(&self, k: usize) -> Option<f64> {
+        let k = k.min(self.base);
+        let share =
+            |t: &Tally| (t.total_relevant() > 0).then(|| t.hits_within(k as u64) / k as f64);
+        (k > 0).then(|| self.mean(share))
     }
 
     /// The precision-recall curve of all query-row pairs together, one point a radius.
@@ -279,6 +280,23 @@ impl Evaluation {
         let sum: f64 = self.queries.iter().filter_map(|q| measure(&q.tally)).sum();
         sum / self.scored() as f64
     }
+}
+
+/// Refuses labels that are not one for each query, and one for each row of the base.
+fn check_labels(of_queries: &[u32], queries: usize, of_base: &[u32], base: usize) -> Result<()> {
+    for (name, got, codes) in
+        [("query labels", of_queries.len(), queries), ("base labels", of_base.len(), base)]
+    {
+        if got != codes {
+            return Err(Error::setting(name, got, format!("there are {codes} codes")));
+        }
+    }
+    Ok(())
+}
+
+/// The error where no query has anything to find.
+fn nothing_relevant(queries: usize) -> Error {
+    Error::setting("queries", queries, "none of them has a relevant row in the base")
 }
 
 impl Query {

@@ -3,7 +3,8 @@
 //! **Definitions** (a) and (c) of the parent module and recall. Scores are floats, so ties hardly occur; they
 //! go by id. The pooled curve (b) has no meaning here: radii of different queries cannot be compared.
 //!
-//! **Cost.** For each query a scan of all codes and a sort of their scores.
+//! **Cost.** For each query a scan of all codes and a sort of their scores; 4 bytes are kept for each query
+//! and true neighbour, or row of its label.
 
 use super::Truth;
 use crate::codes::Codes;
@@ -16,9 +17,10 @@ use crate::ranking::{Queries, Ranking};
 pub struct RankedEvaluation {
     truth: Truth,
     base: usize,
-    /// For each query: places in the ranking, from 0, of its true neighbours, nearest neighbour first.
+    /// For each query: places in the ranking, from 0, of its true neighbours, nearest neighbour first; or
+    /// of the rows with its label, in no order.
     places: Vec<Vec<u32>>,
-    /// How many of them are relevant.
+    /// How many of them are relevant; all, for labels.
     relevant: usize,
 }
 
@@ -33,15 +35,7 @@ impl RankedEvaluation {
         neighbours: &[Vec<u64>],
         pool: &Pool,
     ) -> Result<Self> {
-        base.check_ranking(queries, ranking)?;
-        let n = base.len();
-        if u32::try_from(n).is_err() {
-            return Err(Error::setting(
-                "base rows",
-                n,
-                "a ranking is evaluated on fewer than 2^32",
-            ));
-        }
+        let n = Self::check(queries, base, ranking)?;
         let relevant = truth.count(n);
         if relevant == 0 {
             let why = format!("\"{truth}\" of {n} base rows names no neighbours");
@@ -66,6 +60,41 @@ impl RankedEvaluation {
         Ok(Self { truth, base: n, places, relevant })
     }
 
+    /// Ranks the base for every query and finds the places of the rows that have the query's label.
+    pub fn by_labels(
+        queries: &Queries,
+        base: &Codes,
+        ranking: Ranking,
+        query_labels: &[u32],
+        base_labels: &[u32],
+        pool: &Pool,
+    ) -> Result<Self> {
+        let n = Self::check(queries, base, ranking)?;
+        super::check_labels(query_labels, queries.len(), base_labels, n)?;
+        let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
+        let jobs = places.iter_mut().zip(query_labels).enumerate().collect();
+        pool.each(jobs, |(query, (places, label))| {
+            let place = ranks(base, queries, query, ranking);
+            let own = base_labels.iter().zip(place).filter(|(other, _)| *other == label);
+            *places = own.map(|(_, place)| place).collect();
+        });
+        if places.iter().all(Vec::is_empty) {
+            return Err(super::nothing_relevant(queries.len()));
+        }
+        Ok(Self { truth: Truth::Labels, base: n, places, relevant: usize::MAX })
+    }
+
+    /// Refuses what cannot be ranked; else the rows of the base.
+    fn check(queries: &Queries, base: &Codes, ranking: Ranking) -> Result<usize> {
+        base.check_ranking(queries, ranking)?;
+        let n = base.len();
+        if u32::try_from(n).is_err() {
+            let why = "a ranking is evaluated on fewer than 2^32";
+            return Err(Error::setting("base rows", n, why));
+        }
+        Ok(n)
+    }
+
     /// What was relevant.
     pub fn truth(&self) -> Truth {
         self.truth
@@ -81,10 +110,21 @@ impl RankedEvaluation {
         self.places.len()
     }
 
-    /// Places of the relevant rows of each query, ascending.
-    fn relevant_places(&self) -> impl Iterator<Item = Vec<u32>> + '_ {
-        self.places.iter().map(|places| {
-            let mut relevant = places[..self.relevant].to_vec();
+    /// How many queries have a relevant row: the means are over these.
+    pub fn scored(&self) -> usize {
+        self.relevant().count()
+    }
+
+    /// Places of the relevant rows of each query that has any.
+    fn relevant(&self) -> impl Iterator<Item = &[u32]> {
+        let relevant = |places: &'_ [u32]| places.len().min(self.relevant);
+        self.places.iter().map(move |p| &p[..relevant(p)]).filter(|places| !places.is_empty())
+    }
+
+    /// The same, ascending.
+    fn relevant_places(&self) -> impl Iterator<Item = Vec<u32>> {
+        self.relevant().map(|places| {
+            let mut relevant = places.to_vec();
             relevant.sort_unstable();
             relevant
         })
@@ -115,8 +155,18 @@ impl RankedEvaluation {
         mean(self.relevant_places().map(one))
     }
 
+    /// Share of relevant rows among the first `k` of the ranking (all, if the base has fewer); nothing for
+    /// k = 0.
+    pub fn precision(&self, k: usize) -> Option<f64> {
+        let k = k.min(self.base);
+        let share = |places: &[u32]| {
+            places.iter().filter(|place| (**place as usize) < k).count() as f64 / k as f64
+        };
+        (k > 0).then(|| mean(self.relevant().map(share)))
+    }
+
     /// Share of the `k` nearest that are among the first `k` of the ranking; `None` where fewer neighbours
-    /// than that were given.
+    /// than that were given, and for labels, which do not say what is near.
     pub fn recall(&self, k: usize) -> Option<f64> {
         self.recall_after_reranking(k, k)
     }
@@ -124,7 +174,7 @@ impl RankedEvaluation {
     /// The fewest candidates whose exact re-ranking finds this share of the `k` nearest; `None` where fewer
     /// neighbours than that were given.
     pub fn candidates_for(&self, k: usize, recall: f64) -> Option<usize> {
-        if k == 0 || self.places.is_empty() || self.places.iter().any(|places| places.len() < k) {
+        if self.places.is_empty() || !self.knows(k) {
             return None;
         }
         let mut places: Vec<u32> = self.places.iter().flat_map(|p| &p[..k]).copied().collect();
@@ -137,7 +187,7 @@ impl RankedEvaluation {
     /// Share of the `k` nearest that are among the first `candidates` of the ranking: what exact re-ranking
     /// of those finds.
     pub fn recall_after_reranking(&self, k: usize, candidates: usize) -> Option<f64> {
-        if k == 0 || self.places.iter().any(|places| places.len() < k) {
+        if !self.knows(k) {
             return None;
         }
         let found = |places: &Vec<u32>| {
@@ -145,6 +195,11 @@ impl RankedEvaluation {
             hits as f64 / k as f64
         };
         Some(mean(self.places.iter().map(found)))
+    }
+
+    /// Whether the `k` nearest of every query are known.
+    fn knows(&self, k: usize) -> bool {
+        k > 0 && self.truth != Truth::Labels && self.places.iter().all(|p| p.len() >= k)
     }
 }
 
@@ -171,3 +226,6 @@ fn ranks(base: &Codes, queries: &Queries, query: usize, ranking: Ranking) -> Vec
     }
     places
 }
+
+#[cfg(test)]
+mod tests;

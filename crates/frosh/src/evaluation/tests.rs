@@ -115,6 +115,16 @@ fn labels_say_what_is_relevant() {
         .collect();
     let sum: f64 = tallies.iter().filter_map(Tally::average_precision).sum();
     assert_eq!(evaluation.map(), sum / 29.0);
+    for k in [1, 7, 100, 3000, 5000] {
+        let share = |i: usize| {
+            let ranking = ranking(&q, i, &base);
+            let own = (0..3000u64).filter(|id| of_base[*id as usize] == of_queries[i]);
+            own.map(|id| chance(&ranking, id, k)).sum::<f64>() / k.min(3000) as f64
+        };
+        let want = (0..30).filter(|i| *i != 7).map(share).sum::<f64>() / 29.0;
+        assert!((evaluation.precision(k).unwrap() - want).abs() < 1e-12);
+    }
+    assert_eq!(evaluation.precision(0), None);
     assert_eq!((evaluation.queries(), evaluation.scored()), (30, 29));
     assert_eq!(evaluation.pooled().items().iter().sum::<u64>(), 30 * 3000);
     assert_eq!((evaluation.recall(5), evaluation.recall_after_reranking(5, 50)), (None, None));

@@ -1,0 +1,87 @@
+//! Class labels in place of exact neighbours, for `eval`: a row is relevant if it has the query's label.
+
+use crate::ground::Ground;
+use anyhow::{Result, bail};
+use clap::Args;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// Where labels come from.
+#[derive(Args)]
+#[command(next_help_heading = "Class labels")]
+pub(crate) struct LabelArgs {
+    /// Labels of the base, one for each row (.npy, idx or text, also as .gz): rows of the query's label
+    /// are then relevant, and precision@k takes the place of recall@k
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with_all = ["truth", "oversample"])]
+    labels: Vec<PathBuf>,
+    /// Labels of --queries, one for each
+    #[arg(long, num_args = 1.., value_name = "FILE", requires_all = ["labels", "queries"])]
+    query_labels: Vec<PathBuf>,
+}
+
+/// Labels of a base without the rows held out, and of the queries; equal numbers for equal labels.
+pub(crate) struct Labels {
+    pub(crate) base: Vec<u32>,
+    pub(crate) queries: Vec<u32>,
+}
+
+impl LabelArgs {
+    /// Reads the labels for this ground; nothing where none are asked for.
+    pub(crate) fn open(&self, ground: &Ground) -> Result<Option<Labels>> {
+        if self.labels.is_empty() {
+            return Ok(None);
+        }
+        let base = read(&self.labels)?;
+        // A base that does not tell its rows was counted where rows are held out.
+        if let Some(rows) = ground.rows() {
+            check(&self.labels, base.len(), rows, "the base")?;
+        }
+        let held = ground.held();
+        let of_queries = match (held.is_empty(), self.query_labels.is_empty()) {
+            (true, false) => {
+                let labels = read(&self.query_labels)?;
+                check(
+                    &self.query_labels,
+                    labels.len(),
+                    ground.queries()?.len() as u64,
+                    "--queries",
+                )?;
+                labels
+            }
+            (true, true) => bail!("with --labels and --queries, --query-labels is needed too"),
+            (false, _) => held.iter().filter_map(|id| base.get(*id as usize)).copied().collect(),
+        };
+        let kept = base.iter().zip(0u64..).filter(|(_, id)| !held.contains(id));
+        let kept: Vec<i64> = kept.map(|(label, _)| *label).collect();
+        let mut known = HashMap::new();
+        let mut number = |label: &i64| {
+            let next = known.len() as u32;
+            *known.entry(*label).or_insert(next)
+        };
+        let base = kept.iter().map(&mut number).collect();
+        let queries = of_queries.iter().map(&mut number).collect();
+        Ok(Some(Labels { base, queries }))
+    }
+
+    /// Compares the labels with the rows of the base once those are known for certain.
+    pub(crate) fn check(&self, labels: &Labels, ground: &Ground, rows: usize) -> Result<()> {
+        let held = ground.held().len();
+        check(&self.labels, labels.base.len() + held, (rows + held) as u64, "the base")
+    }
+}
+
+fn read(files: &[PathBuf]) -> Result<Vec<i64>> {
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(frosh_io::labels(file)?);
+    }
+    Ok(all)
+}
+
+fn check(files: &[PathBuf], got: usize, rows: u64, whose: &str) -> Result<()> {
+    if got as u64 != rows {
+        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        bail!("{}: {got} labels, expected {rows}, one for each row of {whose}", names.join(", "));
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! Class labels: one whole number for each row of a data set.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `.npy` | an array of one axis (or of one column) of bool or of integers of any size |
+//! | idx | one axis of bytes, signed bytes, 16- or 32-bit integers (MNIST's `-labels-idx1-ubyte`) |
+//! | any other | text: one number a line; blank lines and lines that begin with `#` are no rows |
+//!
+//! All may be packed by gzip or Zstandard. Labels are compared, never computed with, so all integers are
+//! taken that fit 64 bits, negative ones too; floats are refused.
+//!
+//! Cost: 8 bytes a label.
+
+use crate::error::{Error, Fault};
+use crate::flat::Bytes;
+use crate::format::Format;
+use crate::idx;
+use crate::npy;
+use crate::open::{self, Options};
+use crate::text::{Lines, shown};
+use std::io::Read;
+use std::path::Path;
+
+/// Reads the labels in a file, in the order of their rows.
+pub fn labels(path: &Path) -> crate::Result<Vec<i64>> {
+    let labels = read(path).map_err(|fault| fault.at(path))?;
+    if labels.is_empty() {
+        return Err(Error::File { path: path.to_owned(), why: "holds no labels".into() });
+    }
+    Ok(labels)
+}
+
+fn read(path: &Path) -> Result<Vec<i64>, Fault> {
+    let options = Options::default();
+    let named = Format::of_name(path);
+    let bytes = match open::look(path, &options) {
+        Ok(looked) => match looked.format {
+            Format::Npy => return read_npy(looked.bytes),
+            Format::Idx => return read_idx(looked.bytes),
+            Format::Csv | Format::Tsv => looked.bytes,
+            other => {
+                let why =
+                    format!("is of format {other}, and labels are read from npy, idx or text");
+                return Err(why.into());
+            }
+        },
+        // Not known by content or name: .txt, for example.
+        Err(Fault::File(_)) if named.is_none() => {
+            open::look(path, &Options { format: Some(Format::Csv), ..options })?.bytes
+        }
+        Err(other) => return Err(other),
+    };
+    read_text(Box::new(bytes))
+}
+
+fn read_npy(mut bytes: Bytes) -> Result<Vec<i64>, Fault> {
+    let preamble = npy::read_preamble(&mut bytes)?;
+    let (rows, 1) = (match preamble.shape[..] {
+        [rows] => (rows, 1),
+        [rows, width] => (rows, width),
+        _ => (0, 0),
+    }) else {
+        return Err(Fault::File(format!(
+            "holds an array of shape {}, expected (rows,): one label for each row",
+            preamble.shape()
+        )));
+    };
+    let (big_endian, name) = npy::split_order(&preamble.descr);
+    let Some((width, signed)) = integer(name) else {
+        return Err(Fault::File(format!(
+            "holds values of type {:?}, and labels are whole numbers: convert with \
+             array.astype('int64')",
+            preamble.descr
+        )));
+    };
+    values(bytes, rows, width, signed, big_endian)
+}
+
+/// Bytes and signedness of NumPy's integers.
+fn integer(name: &str) -> Option<(usize, bool)> {
+    Some(match name {
+        "b1" | "u1" => (1, false),
+        "i1" => (1, true),
+        "u2" => (2, false),
+        "i2" => (2, true),
+        "u4" => (4, false),
+        "i4" => (4, true),
+        "u8" => (8, false),
+        "i8" => (8, true),
+        _ => return None,
+    })
+}
+
+fn read_idx(mut bytes: Bytes) -> Result<Vec<i64>, Fault> {
+    let idx::Head { code, axes } = idx::read_head(&mut bytes)?;
+    let (width, signed) = match code {
+        0x08 => (1, false),
+        0x09 => (1, true),
+        0x0b => (2, true),
+        0x0c => (4, true),
+        _ => return Err("holds floats, and labels are whole numbers".into()),
+    };
+    match axes[..] {
+        [rows] | [rows, 1] => values(bytes, rows, width, signed, true),
+        _ => Err(Fault::File(format!(
+            "has axes of lengths {axes:?}, expected one axis: one label for each row"
+        ))),
+    }
+}
+
+/// `rows` integers of `width` bytes, and nothing after them.
+fn values(
+    bytes: Bytes,
+    rows: u64,
+    width: usize,
+    signed: bool,
+    big_endian: bool,
+) -> Result<Vec<i64>, Fault> {
+    let mut all = Vec::new();
+    // One more than announced, so that what is too long is noticed; memory grows with what is there.
+    let most = rows.saturating_mul(width as u64).saturating_add(1);
+    let mut bytes = bytes;
+    bytes.by_ref().take(most).read_to_end(&mut all)?;
+    let got = all.len() as u64;
+    if got.checked_add(1) != Some(most) {
+        let what = if got >= most { "more" } else { "fewer: it is cut short or damaged" };
+        return Err(Fault::File(format!(
+            "announces {rows} labels of {width} bytes, and holds {what}"
+        )));
+    }
+    let mut labels = Vec::with_capacity(all.len() / width);
+    for (row, value) in all.chunks_exact(width).enumerate() {
+        let mut wide = [0u8; 8];
+        wide[..width].copy_from_slice(value);
+        if big_endian {
+            wide[..width].reverse();
+        }
+        let value = u64::from_le_bytes(wide);
+        let spare = 64 - 8 * width as u32;
+        labels.push(if signed {
+            // Up and down again repeats the sign.
+            (value << spare).cast_signed() >> spare
+        } else {
+            i64::try_from(value).map_err(|_| Fault::Row {
+                row: row as u64,
+                why: format!("the label is {value}, and the largest possible is {}", i64::MAX),
+            })?
+        });
+    }
+    Ok(labels)
+}
+
+fn read_text(reader: Box<dyn Read + Send>) -> Result<Vec<i64>, Fault> {
+    let mut lines = Lines::new(reader);
+    let mut labels = Vec::new();
+    while lines.next()? {
+        let text = lines.line().trim_ascii();
+        let label = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let wrong = || format!("the label is {}, expected one whole number a line", shown(text));
+        labels.push(label.ok_or_else(|| lines.fault(labels.len() as u64, &wrong()))?);
+    }
+    Ok(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn npy(descr: &str, shape: &str, values: &[u8]) -> Vec<u8> {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let length = (text.len() as u16).to_le_bytes();
+        [&b"\x93NUMPY\x01\x00"[..], &length, text.as_bytes(), values].concat()
+    }
+
+    fn of(name: &str, bytes: &[u8]) -> Result<Vec<i64>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        labels(&path).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn integers_of_every_size_and_order() {
+        let wide: Vec<u8> = [-1i64, 300, i64::MIN].iter().flat_map(|x| x.to_le_bytes()).collect();
+        assert_eq!(of("a.npy", &npy("<i8", "(3,)", &wide)), Ok(vec![-1, 300, i64::MIN]));
+        assert_eq!(of("a.npy", &npy("|u1", "(2,)", &[7, 255])), Ok(vec![7, 255]));
+        assert_eq!(of("a.npy", &npy("|i1", "(2, 1)", &[7, 255])), Ok(vec![7, -1]));
+        assert_eq!(of("a.npy", &npy("|b1", "(2,)", &[1, 0])), Ok(vec![1, 0]));
+        assert_eq!(of("a.npy", &npy(">i2", "(2,)", &[0, 5, 255, 254])), Ok(vec![5, -2]));
+        assert_eq!(of("a.npy", &npy("<u4", "(1,)", &[255; 4])), Ok(vec![4_294_967_295]));
+        assert_eq!(of("l-idx1-ubyte", &[0, 0, 8, 1, 0, 0, 0, 2, 9, 200]), Ok(vec![9, 200]));
+        let four = [0, 0, 0x0c, 1, 0, 0, 0, 1, 255, 255, 255, 253];
+        assert_eq!(of("unnamed", &four), Ok(vec![-3]));
+    }
+
+    #[test]
+    fn text_is_a_number_a_line() {
+        for name in ["l.txt", "l.csv", "labels"] {
+            assert_eq!(
+                of(name, b"3\n -4 \r\n\n# five\n50000000000\n"),
+                Ok(vec![3, -4, 50_000_000_000])
+            );
+        }
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(b"1\n2\n").unwrap();
+        assert_eq!(of("l.txt.gz", &packed.finish().unwrap()), Ok(vec![1, 2]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let fails = |name: &str, bytes: &[u8], parts: &[&str]| {
+            let said = of(name, bytes).unwrap_err();
+            for part in parts.iter().chain([&name]) {
+                assert!(said.contains(part), "{said:?} should mention {part:?}");
+            }
+        };
+        fails("l.txt", b"1\nfour\n", &["row 1", "four", "whole number", "line 2"]);
+        fails("l.txt", b"1\n2,3\n", &["row 1", "2,3"]);
+        fails("l.txt", b"1.5\n", &["row 0", "1.5"]);
+        fails("l.txt", b"# nothing\n", &["no labels"]);
+        fails("l.txt", b"", &["empty"]);
+        fails("l.npy", &npy("<f4", "(1,)", &[0; 4]), &["<f4", "whole numbers"]);
+        fails("l.npy", &npy("|u1", "(2, 3)", &[0; 6]), &["(2, 3)", "(rows,)"]);
+        fails("l.npy", &npy("|u1", "()", &[0; 1]), &["()", "(rows,)"]);
+        fails("l.npy", &npy("|u1", "(5,)", &[0; 4]), &["5 labels", "cut short"]);
+        fails("l.npy", &npy("|u1", "(5,)", &[0; 6]), &["5 labels", "more"]);
+        fails("l.npy", &npy("|u1", "(18446744073709551615,)", &[0; 6]), &["cut short"]);
+        fails("l.npy", &npy("<u8", "(1,)", &[255; 8]), &["row 0", "18446744073709551615"]);
+        fails("l.npy", b"1\n2\n", &["named as npy"]);
+        fails(
+            "l.idx",
+            &[0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 1, 1, 1],
+            &["[1, 2, 2]"],
+        );
+        fails("l.idx", &[0, 0, 0x0d, 1, 0, 0, 0, 1, 1, 1, 1, 1], &["floats"]);
+        fails("l.fvecs", &[1, 0, 0, 0, 0, 0, 0, 0], &["fvecs", "npy, idx or text"]);
+        assert!(labels(Path::new("not/there")).unwrap_err().to_string().contains("No such file"));
+    }
+}
