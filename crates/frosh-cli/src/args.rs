@@ -59,6 +59,8 @@ pub(crate) enum Verb {
     Encode(verbs::encode::Encode),
     /// Find the nearest codes for query vectors
     Search(verbs::search::Search),
+    /// Keep codes in a folder: add, remove and search rows by ids of your own
+    Index(verbs::index::IndexVerbs),
     /// Measure a model: MAP and recall against exact neighbours
     Eval(verbs::eval::Eval),
     /// Find the candidates (and bits) that reach a recall after re-ranking

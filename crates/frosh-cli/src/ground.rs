@@ -2,9 +2,9 @@
 //! What `eval` and `calibrate` share.
 
 use crate::args::{Common, Reading};
+use crate::asking::read_all;
 use crate::progress::Progress;
 use crate::verbs::encode::encode;
-use crate::verbs::search::read_all;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, ExactSearch, Hasher, Metric, Pool, Ranking, Rows};

@@ -73,7 +73,7 @@ impl LabelArgs {
 fn read(files: &[PathBuf]) -> Result<Vec<i64>> {
     let mut all = Vec::new();
     for file in files {
-        all.extend(frosh_io::labels(file)?);
+        all.extend(frosh_io::whole_numbers::<i64>(file)?);
     }
     Ok(all)
 }

@@ -2,6 +2,7 @@
 //! line and an exit code: 0 done, 1 failed, 2 wrong usage.
 
 mod args;
+mod asking;
 mod checkpoint;
 mod ground;
 mod labels;

@@ -197,6 +197,17 @@ impl Codes {
         self.search(pool, queries, usize::MAX, radius.saturating_add(1), None)
     }
 
+    /// [`Codes::within_on`] of the rows whose numbers are in `allowed`.
+    pub fn within_among(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        radius: u32,
+        allowed: &IdSet,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, usize::MAX, radius.saturating_add(1), Some(allowed))
+    }
+
     /// The `k` nearest rows that are nearer than `limit`, of those allowed.
     pub(crate) fn search(
         &self,

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod encode;
 pub(crate) mod eval;
 pub(crate) mod fit;
+pub(crate) mod index;
 pub(crate) mod inspect;
 pub(crate) mod merge;
 pub(crate) mod search;
@@ -29,6 +30,7 @@ pub(crate) fn run(cli: &Cli) -> Result<()> {
         Verb::Search(verb) => verb.run(common),
         Verb::Eval(verb) => verb.run(common),
         Verb::Calibrate(verb) => verb.run(common),
+        Verb::Index(verb) => verb.run(common),
         Verb::Inspect(verb) => verb.run(common),
         Verb::Convert(verb) => verb.run(common),
         Verb::Completions(verb) => verb.run(),

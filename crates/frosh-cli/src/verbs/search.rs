@@ -1,14 +1,12 @@
 //! `frosh search`: neighbours of query vectors, by their codes; optionally put in exact order by the vectors.
 
 use super::encode::check_dim;
-use crate::args::{Common, Reading, names};
-use crate::output::print;
-use crate::progress::Progress;
+use crate::args::{Common, names};
+use crate::asking::{Asking, print_exact, print_near, print_scored};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Hasher, Metric, Pool, Ranking, Rows, Scored};
-use frosh_io::{Vectors, for_values};
-use serde_json::json;
+use frosh::{Codes, Found, Hasher, Metric, Pool, Ranking, Scored};
+use frosh_io::Vectors;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -18,6 +16,7 @@ use std::path::PathBuf;
   frosh search model.frosh codes.frosh --queries q.npy -k 10
   frosh search model.frosh codes.frosh --queries q.npy --rerank vectors.npy --oversample 10
   frosh search model.frosh codes.frosh --queries q.npy --rank estimated     codes made with --factors
+  frosh search model.frosh codes.frosh --queries q.npy --radius 5 --only ids.txt
   frosh search model.frosh codes.frosh --queries q.npy --json | jq .ids
 
 Distances are bits that differ; with --rank asymmetric the negated signed sum, with --rank estimated estimates
@@ -30,26 +29,19 @@ pub(crate) struct Search {
     /// The codes to search, made by that model
     #[arg(value_name = "CODES")]
     codes: PathBuf,
-    /// Files, folders or patterns of query vectors
-    #[arg(long, required = true, num_args = 1.., value_name = "DATA")]
-    queries: Vec<String>,
-    /// Neighbours for each query
-    #[arg(short, default_value_t = 10, value_name = "K",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    k: u32,
     /// How codes are put in order: asymmetric has float queries, estimated needs codes with factors too
     #[arg(long, default_value_t = Ranking::Hamming, value_name = "NAME", ignore_case = true,
           value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
     rank: Ranking,
     /// The vectors that were encoded: look up the best candidates there and put them in exact order
-    #[arg(long, num_args = 1.., value_name = "DATA")]
+    #[arg(long, num_args = 1.., value_name = "DATA", conflicts_with = "radius")]
     rerank: Vec<String>,
     /// With --rerank: candidates for each neighbour wanted
     #[arg(long, default_value_t = 4, value_name = "N", requires = "rerank",
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
     #[command(flatten)]
-    reading: Reading,
+    asking: Asking,
 }
 
 impl Search {
@@ -72,22 +64,22 @@ impl Search {
                 hasher.id()
             );
         }
-        let queries = Vectors::open(&self.queries, &self.reading.options(false))?;
-        check_dim(&hasher, &self.model, &queries)?;
         let pool = Pool::new(common.threads)?;
-        let mut progress = Progress::new("queries", queries.rows(), 0, common.quiet);
-        let values = read_all(&queries, &mut progress)?;
-        drop(progress);
-        let asked = hasher.queries(&pool, Rows::new(&values, hasher.dim())?)?;
-        if self.rerank.is_empty() {
-            let found = codes.ranked(&pool, &asked, self.rank, self.k as usize)?;
-            let whole = self.rank == Ranking::Hamming;
-            return print_all(common, &found, |n| {
-                let score = if whole { json!(n.score as u32) } else { json!(n.score) };
-                (n.id, score, n.score.to_string())
-            });
+        let asked = self.asking.read(&hasher, &self.model, &pool, common)?;
+        let (k, only) = (self.asking.k as usize, asked.only.as_ref());
+        if let Some(radius) = self.asking.radius {
+            let queries = asked.queries.codes();
+            let found = match only {
+                Some(only) => codes.within_among(&pool, queries, radius, only)?,
+                None => codes.within_on(&pool, queries, radius)?,
+            };
+            return print_near(common, &found);
         }
-        let base = Vectors::open(&self.rerank, &self.reading.options(false))?;
+        if self.rerank.is_empty() {
+            let found = codes.ranked_among(&pool, &asked.queries, self.rank, k, only)?;
+            return print_scored(common, &found, self.rank);
+        }
+        let base = Vectors::open(&self.rerank, &self.asking.reading.options(false))?;
         check_dim(&hasher, &self.model, &base)?;
         if let Some(rows) = base.rows().filter(|rows| *rows != codes.len() as u64) {
             bail!(
@@ -97,29 +89,11 @@ impl Search {
                 codes.len()
             );
         }
-        let wide = (self.k as usize).saturating_mul(self.oversample as usize);
-        let found = codes.ranked(&pool, &asked, self.rank, wide)?;
-        let found = rerank(&base, &values, hasher.metric(), &found, self.k as usize)?;
-        print_all(common, &found, |n| (n.1, json!(n.0), format!("{}", n.0 as f32)))
+        let wide = k.saturating_mul(self.oversample as usize);
+        let found = codes.ranked_among(&pool, &asked.queries, self.rank, wide, only)?;
+        let found = rerank(&base, &asked.values, hasher.metric(), &found, k)?;
+        print_exact(common, &found)
     }
-}
-
-/// All values of some vectors.
-pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec<f64>> {
-    let mut values = Vec::new();
-    let mut batches = vectors.batches();
-    while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
-        for_values!(batch.values(), v => {
-            let checked = frosh_io::rows(v, batch.dim()).check();
-            checked.map_err(|e| batch.explain(e, 0).without_skipping())?;
-        });
-        values.extend(batch.values().to_f64());
-        progress.add(batch.len());
-    }
-    if values.is_empty() {
-        bail!("{} has no rows", vectors.files()[0].path.display());
-    }
-    Ok(values)
 }
 
 /// Exact squared distances of the candidates, and the best `k` of them by (distance, id).
@@ -129,7 +103,7 @@ fn rerank(
     metric: Metric,
     candidates: &[Vec<Scored>],
     k: usize,
-) -> Result<Vec<Vec<(f64, u64)>>> {
+) -> Result<Vec<Vec<Found>>> {
     // Each row is read once, for all queries that want it.
     let mut wanted: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (query, found) in candidates.iter().enumerate() {
@@ -144,7 +118,7 @@ fn rerank(
         _ => 1.0,
     };
     let scales: Vec<f64> = queries.chunks_exact(dim).map(scale).collect();
-    let mut exact: Vec<Vec<(f64, u64)>> = vec![Vec::new(); candidates.len()];
+    let mut exact: Vec<Vec<Found>> = vec![Vec::new(); candidates.len()];
     let ids: Vec<u64> = wanted.keys().copied().collect();
     base.visit(&ids, |id, row| {
         let own = scale(row);
@@ -152,41 +126,12 @@ fn rerank(
             let values = queries[query * dim..][..dim].iter().zip(row);
             let difference = |(q, x): (&f64, &f64)| q * scales[query] - x * own;
             let distance = values.map(|pair| difference(pair).powi(2)).sum();
-            exact[query].push((distance, id));
+            exact[query].push(Found { distance, id });
         }
     })?;
     for found in &mut exact {
-        found.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        found.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(a.id.cmp(&b.id)));
         found.truncate(k);
     }
     Ok(exact)
-}
-
-/// One line for each query (JSON) or for each neighbour (text).
-fn print_all<T>(
-    common: &Common,
-    found: &[Vec<T>],
-    parts: impl Fn(&T) -> (u64, serde_json::Value, String),
-) -> Result<()> {
-    let mut text = String::new();
-    if !common.json {
-        text += "query\trank\tid\tdistance\n";
-    }
-    for (query, found) in found.iter().enumerate() {
-        if common.json {
-            let (ids, distances): (Vec<_>, Vec<_>) =
-                found.iter().map(|n| (parts(n).0, parts(n).1)).unzip();
-            text += &format!("{}\n", json!({"query": query, "ids": ids, "distances": distances}));
-        } else {
-            for (rank, n) in found.iter().enumerate() {
-                let (id, _, distance) = parts(n);
-                text += &format!("{query}\t{}\t{id}\t{distance}\n", rank + 1);
-            }
-        }
-        if text.len() > 1 << 16 {
-            print(&text)?;
-            text.clear();
-        }
-    }
-    print(&text)
 }

@@ -1,4 +1,4 @@
-//! Class labels: one whole number for each row of a data set.
+//! Class labels and ids: one whole number for each row of a data set.
 //!
 //! | file | holds |
 //! |---|---|
@@ -6,10 +6,9 @@
 //! | idx | one axis of bytes, signed bytes, 16- or 32-bit integers (MNIST's `-labels-idx1-ubyte`) |
 //! | any other | text: one number a line; blank lines and lines that begin with `#` are no rows |
 //!
-//! All may be packed by gzip or Zstandard. Labels are compared, never computed with, so all integers are
-//! taken that fit 64 bits, negative ones too; floats are refused.
+//! All may be packed by gzip or Zstandard. Numbers are taken that fit the type asked for; floats are refused.
 //!
-//! Cost: 8 bytes a label.
+//! Cost: the type's bytes for each number.
 
 use crate::error::{Error, Fault};
 use crate::flat::Bytes;
@@ -21,16 +20,16 @@ use crate::text::{Lines, shown};
 use std::io::Read;
 use std::path::Path;
 
-/// Reads the labels in a file, in the order of their rows.
-pub fn labels(path: &Path) -> crate::Result<Vec<i64>> {
-    let labels = read(path).map_err(|fault| fault.at(path))?;
-    if labels.is_empty() {
-        return Err(Error::File { path: path.to_owned(), why: "holds no labels".into() });
+/// Reads the whole numbers in a file, in the order of their rows.
+pub fn whole_numbers<T: TryFrom<i128>>(path: &Path) -> crate::Result<Vec<T>> {
+    let numbers = read(path).map_err(|fault| fault.at(path))?;
+    if numbers.is_empty() {
+        return Err(Error::File { path: path.to_owned(), why: "holds no numbers".into() });
     }
-    Ok(labels)
+    Ok(numbers)
 }
 
-fn read(path: &Path) -> Result<Vec<i64>, Fault> {
+fn read<T: TryFrom<i128>>(path: &Path) -> Result<Vec<T>, Fault> {
     let options = Options::default();
     let named = Format::of_name(path);
     let bytes = match open::look(path, &options) {
@@ -39,8 +38,9 @@ fn read(path: &Path) -> Result<Vec<i64>, Fault> {
             Format::Idx => return read_idx(looked.bytes),
             Format::Csv | Format::Tsv => looked.bytes,
             other => {
-                let why =
-                    format!("is of format {other}, and labels are read from npy, idx or text");
+                let why = format!(
+                    "is of format {other}, and whole numbers are read from npy, idx or text"
+                );
                 return Err(why.into());
             }
         },
@@ -53,7 +53,7 @@ fn read(path: &Path) -> Result<Vec<i64>, Fault> {
     read_text(Box::new(bytes))
 }
 
-fn read_npy(mut bytes: Bytes) -> Result<Vec<i64>, Fault> {
+fn read_npy<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
     let preamble = npy::read_preamble(&mut bytes)?;
     let (rows, 1) = (match preamble.shape[..] {
         [rows] => (rows, 1),
@@ -61,14 +61,14 @@ fn read_npy(mut bytes: Bytes) -> Result<Vec<i64>, Fault> {
         _ => (0, 0),
     }) else {
         return Err(Fault::File(format!(
-            "holds an array of shape {}, expected (rows,): one label for each row",
+            "holds an array of shape {}, expected (rows,): one number for each row",
             preamble.shape()
         )));
     };
     let (big_endian, name) = npy::split_order(&preamble.descr);
     let Some((width, signed)) = integer(name) else {
         return Err(Fault::File(format!(
-            "holds values of type {:?}, and labels are whole numbers: convert with \
+            "holds values of type {:?}, and whole numbers are needed: convert with \
              array.astype('int64')",
             preamble.descr
         )));
@@ -91,31 +91,31 @@ fn integer(name: &str) -> Option<(usize, bool)> {
     })
 }
 
-fn read_idx(mut bytes: Bytes) -> Result<Vec<i64>, Fault> {
+fn read_idx<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
     let idx::Head { code, axes } = idx::read_head(&mut bytes)?;
     let (width, signed) = match code {
         0x08 => (1, false),
         0x09 => (1, true),
         0x0b => (2, true),
         0x0c => (4, true),
-        _ => return Err("holds floats, and labels are whole numbers".into()),
+        _ => return Err("holds floats, and whole numbers are needed".into()),
     };
     match axes[..] {
         [rows] | [rows, 1] => values(bytes, rows, width, signed, true),
         _ => Err(Fault::File(format!(
-            "has axes of lengths {axes:?}, expected one axis: one label for each row"
+            "has axes of lengths {axes:?}, expected one axis: one number for each row"
         ))),
     }
 }
 
 /// `rows` integers of `width` bytes, and nothing after them.
-fn values(
+fn values<T: TryFrom<i128>>(
     bytes: Bytes,
     rows: u64,
     width: usize,
     signed: bool,
     big_endian: bool,
-) -> Result<Vec<i64>, Fault> {
+) -> Result<Vec<T>, Fault> {
     let mut all = Vec::new();
     // One more than announced, so that what is too long is noticed; memory grows with what is there.
     let most = rows.saturating_mul(width as u64).saturating_add(1);
@@ -125,10 +125,10 @@ fn values(
     if got.checked_add(1) != Some(most) {
         let what = if got >= most { "more" } else { "fewer: it is cut short or damaged" };
         return Err(Fault::File(format!(
-            "announces {rows} labels of {width} bytes, and holds {what}"
+            "announces {rows} numbers of {width} bytes, and holds {what}"
         )));
     }
-    let mut labels = Vec::with_capacity(all.len() / width);
+    let mut numbers = Vec::with_capacity(all.len() / width);
     for (row, value) in all.chunks_exact(width).enumerate() {
         let mut wide = [0u8; 8];
         wide[..width].copy_from_slice(value);
@@ -137,29 +137,31 @@ fn values(
         }
         let value = u64::from_le_bytes(wide);
         let spare = 64 - 8 * width as u32;
-        labels.push(if signed {
-            // Up and down again repeats the sign.
-            (value << spare).cast_signed() >> spare
-        } else {
-            i64::try_from(value).map_err(|_| Fault::Row {
-                row: row as u64,
-                why: format!("the label is {value}, and the largest possible is {}", i64::MAX),
-            })?
-        });
+        // Up and down again repeats the sign.
+        let value =
+            if signed { ((value << spare).cast_signed() >> spare).into() } else { value.into() };
+        let wrong = |why| Fault::Row { row: row as u64, why };
+        numbers.push(fitting(value).map_err(wrong)?);
     }
-    Ok(labels)
+    Ok(numbers)
 }
 
-fn read_text(reader: Box<dyn Read + Send>) -> Result<Vec<i64>, Fault> {
+/// A number as the type asked for.
+fn fitting<T: TryFrom<i128>>(value: i128) -> Result<T, String> {
+    T::try_from(value).map_err(|_| format!("the number {value} is too large, or below zero"))
+}
+
+fn read_text<T: TryFrom<i128>>(reader: Box<dyn Read + Send>) -> Result<Vec<T>, Fault> {
     let mut lines = Lines::new(reader);
-    let mut labels = Vec::new();
+    let mut numbers = Vec::new();
     while lines.next()? {
         let text = lines.line().trim_ascii();
-        let label = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        let wrong = || format!("the label is {}, expected one whole number a line", shown(text));
-        labels.push(label.ok_or_else(|| lines.fault(labels.len() as u64, &wrong()))?);
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let wrong = || format!("it is {}, expected one whole number a line", shown(text));
+        let number = number.ok_or_else(wrong).and_then(fitting);
+        numbers.push(number.map_err(|why| lines.fault(numbers.len() as u64, &why))?);
     }
-    Ok(labels)
+    Ok(numbers)
 }
 
 #[cfg(test)]
@@ -177,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, bytes).unwrap();
-        labels(&path).map_err(|e| e.to_string())
+        whole_numbers(&path).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -218,13 +220,13 @@ mod tests {
         fails("l.txt", b"1\nfour\n", &["row 1", "four", "whole number", "line 2"]);
         fails("l.txt", b"1\n2,3\n", &["row 1", "2,3"]);
         fails("l.txt", b"1.5\n", &["row 0", "1.5"]);
-        fails("l.txt", b"# nothing\n", &["no labels"]);
+        fails("l.txt", b"# nothing\n", &["no numbers"]);
         fails("l.txt", b"", &["empty"]);
         fails("l.npy", &npy("<f4", "(1,)", &[0; 4]), &["<f4", "whole numbers"]);
         fails("l.npy", &npy("|u1", "(2, 3)", &[0; 6]), &["(2, 3)", "(rows,)"]);
         fails("l.npy", &npy("|u1", "()", &[0; 1]), &["()", "(rows,)"]);
-        fails("l.npy", &npy("|u1", "(5,)", &[0; 4]), &["5 labels", "cut short"]);
-        fails("l.npy", &npy("|u1", "(5,)", &[0; 6]), &["5 labels", "more"]);
+        fails("l.npy", &npy("|u1", "(5,)", &[0; 4]), &["5 numbers", "cut short"]);
+        fails("l.npy", &npy("|u1", "(5,)", &[0; 6]), &["5 numbers", "more"]);
         fails("l.npy", &npy("|u1", "(18446744073709551615,)", &[0; 6]), &["cut short"]);
         fails("l.npy", &npy("<u8", "(1,)", &[255; 8]), &["row 0", "18446744073709551615"]);
         fails("l.npy", b"1\n2\n", &["named as npy"]);
@@ -235,6 +237,12 @@ mod tests {
         );
         fails("l.idx", &[0, 0, 0x0d, 1, 0, 0, 0, 1, 1, 1, 1, 1], &["floats"]);
         fails("l.fvecs", &[1, 0, 0, 0, 0, 0, 0, 0], &["fvecs", "npy, idx or text"]);
-        assert!(labels(Path::new("not/there")).unwrap_err().to_string().contains("No such file"));
+        let missing = whole_numbers::<u64>(Path::new("not/there")).unwrap_err().to_string();
+        assert!(missing.contains("No such file"), "{missing}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ids.txt");
+        std::fs::write(&path, "18446744073709551615\n-1\n").unwrap();
+        let said = whole_numbers::<u64>(&path).unwrap_err().to_string();
+        assert!(said.contains("row 1") && said.contains("-1"), "{said}");
     }
 }

@@ -1,0 +1,150 @@
+//! `frosh index build` and `frosh index add`: vectors into an index.
+
+use super::{read_ids, report};
+use crate::args::{Common, Reading, names};
+use crate::progress::Progress;
+use crate::verbs::encode::check_dim;
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh::{Hasher, IndexWriter, Pool, StoredVectors};
+use frosh_io::{Vectors, for_values, rows};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Encode vectors into a new index.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index build model.frosh vectors.npy -o index/
+  frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
+  frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
+
+Beside each code two bytes are kept that estimate the true distance; --no-factors leaves them out.")]
+pub(super) struct Build {
+    /// The model file
+    #[arg(value_name = "MODEL")]
+    model: PathBuf,
+    /// The folder to make: new, or empty
+    #[arg(long, short, value_name = "INDEX")]
+    output: PathBuf,
+    /// Only codes, without the two bytes that estimate distances
+    #[arg(long)]
+    no_factors: bool,
+    /// Keep the vectors too, so that what is found can be put in exact order
+    #[arg(long, value_name = "TYPE", ignore_case = true,
+          value_parser = names::<StoredVectors>(&["f32", "f16"]))]
+    vectors: Option<StoredVectors>,
+    #[command(flatten)]
+    input: Input,
+}
+
+/// Encode more vectors into an index. All of them are added, or after an error none.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index add index/ more.npy                          numbered on from the last id
+  frosh index add index/ more.npy --ids ids.txt
+  frosh index add index/ changed.npy --ids ids.txt --replace")]
+pub(super) struct Add {
+    /// The index
+    #[arg(value_name = "INDEX")]
+    index: PathBuf,
+    /// Rows whose id is there take the place of those that have it; otherwise that is an error
+    #[arg(long, requires = "ids")]
+    replace: bool,
+    #[command(flatten)]
+    input: Input,
+}
+
+/// What is added.
+#[derive(Args)]
+struct Input {
+    /// Files, folders or patterns of vectors; - is standard input
+    #[arg(required = true, value_name = "DATA")]
+    data: Vec<String>,
+    /// Files of ids, one for each row: one a line, or a .npy array of integers. Without them rows are numbered
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    ids: Vec<PathBuf>,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+impl Build {
+    pub(super) fn run(&self, common: &Common) -> Result<()> {
+        let hasher = Hasher::load(&self.model)?;
+        let vectors = self.input.open(&hasher, &self.model)?;
+        let factors = !self.no_factors;
+        if factors && !hasher.has_factors() {
+            bail!(
+                "{} was fitted without a sample of rows, so it has no factors: give --no-factors",
+                self.model.display()
+            );
+        }
+        let writer = IndexWriter::create(&self.output, &hasher, factors, self.vectors)?;
+        self.input.run(common, &self.output, writer, &vectors, false)
+    }
+}
+
+impl Add {
+    pub(super) fn run(&self, common: &Common) -> Result<()> {
+        let writer = IndexWriter::open(&self.index)?;
+        let vectors = self.input.open(writer.index().hasher(), &self.index)?;
+        self.input.run(common, &self.index, writer, &vectors, self.replace)
+    }
+}
+
+impl Input {
+    fn open(&self, hasher: &Hasher, whose: &Path) -> Result<Vectors> {
+        let vectors = Vectors::open(&self.data, &self.reading.options(false))?;
+        check_dim(hasher, whose, &vectors)?;
+        Ok(vectors)
+    }
+
+    fn run(
+        &self,
+        common: &Common,
+        path: &Path,
+        mut writer: IndexWriter,
+        vectors: &Vectors,
+        replace: bool,
+    ) -> Result<()> {
+        let start = Instant::now();
+        let ids = read_ids(&self.ids, vectors.rows())?;
+        let pool = Pool::new(common.threads)?;
+        let mut new = writer.add(&pool).replace(replace);
+        let bytes_per_row = vectors.dim() * vectors.kind().bytes();
+        let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
+        let mut batches = vectors.batches();
+        let mut added = 0u64;
+        while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
+            let from = added as usize;
+            added += batch.len() as u64;
+            let done = match &ids {
+                None => for_values!(batch.values(), v => new.push(rows(v, batch.dim()))),
+                Some(ids) => match ids.get(from..from + batch.len()) {
+                    Some(ids) => for_values!(batch.values(), v => {
+                        new.push_with_ids(rows(v, batch.dim()), ids)
+                    }),
+                    None => bail!(
+                        "{}: {} ids, but the data has more rows",
+                        self.ids[0].display(),
+                        ids.len()
+                    ),
+                },
+            };
+            done.map_err(|e| batch.explain(e, 0).without_skipping())?;
+            progress.add(batch.len());
+        }
+        drop(progress);
+        if let Some(ids) = ids.filter(|ids| ids.len() as u64 != added) {
+            let name = self.ids[0].display();
+            bail!(
+                "{name}: {} ids, but the data has {added} rows: give one id for each row",
+                ids.len()
+            );
+        }
+        if added == 0 {
+            bail!("there are no rows to add: the data is empty");
+        }
+        let replaced = new.commit()?;
+        report(common, path, writer.index(), added, replaced, start.elapsed().as_secs_f64())
+    }
+}

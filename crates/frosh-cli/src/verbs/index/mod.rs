@@ -1,0 +1,265 @@
+//! `frosh index`: a folder that rows are added to and removed from, and searched in.
+
+mod add;
+mod search;
+
+use crate::args::Common;
+use crate::output::{count, print, print_json, size};
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use frosh::{Index, IndexWriter};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Keep codes in a folder: add, remove and search rows by ids of your own.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index build model.frosh vectors.npy -o index/     codes and factors: 10 bytes a row at 64 bits
+  frosh index add index/ more.npy --ids ids.txt           rows with ids of your own
+  frosh index remove index/ --ids 17,4711
+  frosh index search index/ --queries q.npy -k 10 --json
+  frosh index compact index/
+
+Any number of searches may run while one command changes the index; they see it as it was when they began.
+A command that is killed changes nothing.")]
+pub(crate) struct IndexVerbs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Encode vectors into a new index
+    Build(add::Build),
+    /// Encode more vectors into an index
+    Add(add::Add),
+    /// Remove rows by their ids
+    Remove(Remove),
+    /// Find the nearest rows for query vectors
+    Search(search::IndexSearch),
+    /// Make one part of many, and free the space of removed rows
+    Compact(Compact),
+    /// Tell what is in an index
+    Info(Info),
+}
+
+impl IndexVerbs {
+    pub(crate) fn run(&self, common: &Common) -> Result<()> {
+        match &self.verb {
+            Verb::Build(verb) => verb.run(common),
+            Verb::Add(verb) => verb.run(common),
+            Verb::Remove(verb) => verb.run(common),
+            Verb::Search(verb) => verb.run(common),
+            Verb::Compact(verb) => verb.run(common),
+            Verb::Info(verb) => verb.run(common),
+        }
+    }
+}
+
+/// Remove rows by their ids. Ids that are not there are counted and passed over.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index remove index/ --ids 17,4711
+  frosh index remove index/ --ids-file gone.txt")]
+struct Remove {
+    /// The index
+    #[arg(value_name = "INDEX")]
+    index: PathBuf,
+    /// Ids to remove
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "ID,...",
+        required_unless_present = "ids_file"
+    )]
+    ids: Vec<u64>,
+    /// A file of ids to remove: one a line, or a .npy array of integers
+    #[arg(long, value_name = "FILE")]
+    ids_file: Option<PathBuf>,
+}
+
+impl Remove {
+    fn run(&self, common: &Common) -> Result<()> {
+        let mut ids = self.ids.clone();
+        if let Some(file) = &self.ids_file {
+            ids.extend(frosh_io::whole_numbers::<u64>(file)?);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let mut writer = IndexWriter::open(&self.index)?;
+        let removed = writer.remove(&ids)?;
+        let missing = ids.len() as u64 - removed;
+        let rows = writer.index().len();
+        if common.json {
+            return print_json(&json!({"removed": removed, "missing": missing, "rows": rows}));
+        }
+        if common.quiet {
+            return Ok(());
+        }
+        let mut text = format!(
+            "{}: {} rows removed, {} left",
+            self.index.display(),
+            count(removed),
+            count(rows)
+        );
+        if missing > 0 {
+            text += &format!("; {} ids were not there", count(missing));
+        }
+        print(&(text + "\n"))
+    }
+}
+
+/// Make one part of many, and free the space of removed rows. Ids and answers stay the same.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index compact index/")]
+struct Compact {
+    /// The index
+    #[arg(value_name = "INDEX")]
+    index: PathBuf,
+}
+
+impl Compact {
+    fn run(&self, common: &Common) -> Result<()> {
+        let mut writer = IndexWriter::open(&self.index)?;
+        let before = (writer.index().segments(), writer.index().removed());
+        writer.compact()?;
+        let index = writer.index();
+        if common.json {
+            return print_json(&json!({
+                "rows": index.len(), "parts_before": before.0, "removed_before": before.1,
+                "parts": index.segments(),
+            }));
+        }
+        if common.quiet {
+            return Ok(());
+        }
+        print(&format!(
+            "{}: {} rows, {} parts before and {} now, space of {} removed rows freed\n",
+            self.index.display(),
+            count(index.len()),
+            before.0,
+            index.segments(),
+            count(before.1)
+        ))
+    }
+}
+
+/// Tell what is in an index.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index info index/
+  frosh index info index/ --check --json")]
+struct Info {
+    /// The index
+    #[arg(value_name = "INDEX")]
+    index: PathBuf,
+    /// Read every file and compare its checksum
+    #[arg(long)]
+    check: bool,
+}
+
+impl Info {
+    fn run(&self, common: &Common) -> Result<()> {
+        let index = Index::open(&self.index)?;
+        if self.check {
+            index.check()?;
+        }
+        if common.json {
+            let mut facts = facts(&index);
+            facts["checked"] = json!(self.check);
+            return print_json(&facts);
+        }
+        let hasher = index.hasher();
+        let mut text = format!(
+            "{}\n  rows       {}\n  model      {} bits, {} dimensions, {}, id {}\n  bytes      {} a row ({}{})\n  \
+             parts      {}\n  removed    {}\n",
+            self.index.display(),
+            count(index.len()),
+            hasher.bits(),
+            hasher.dim(),
+            hasher.metric(),
+            hasher.id(),
+            index.bytes_per_row(),
+            if index.has_factors() { "codes and factors" } else { "codes" },
+            index.vectors().map_or(String::new(), |v| format!(", vectors as {v}")),
+            index.segments(),
+            count(index.removed()),
+        );
+        if self.check {
+            text += "  checked    every file is as it was written\n";
+        }
+        if index.segments() > 8 || index.removed() * 4 > index.len() {
+            text += "\nSearches are faster after `frosh index compact`.\n";
+        }
+        print(&text)
+    }
+}
+
+/// What `--json` tells of an index.
+fn facts(index: &Index) -> Value {
+    json!({
+        "rows": index.len(),
+        "removed": index.removed(),
+        "parts": index.segments(),
+        "generation": index.generation(),
+        "bits": index.hasher().bits(),
+        "dim": index.hasher().dim(),
+        "metric": index.hasher().metric().as_str(),
+        "model": index.hasher().id().to_string(),
+        "bytes_per_row": index.bytes_per_row(),
+        "factors": index.has_factors(),
+        "vectors": index.vectors().map(|v| v.as_str()),
+    })
+}
+
+/// The line that `build` and `add` end with.
+fn report(
+    common: &Common,
+    path: &Path,
+    index: &Index,
+    added: u64,
+    replaced: u64,
+    elapsed: f64,
+) -> Result<()> {
+    if common.json {
+        let mut facts = facts(index);
+        facts["added"] = json!(added);
+        facts["replaced"] = json!(replaced);
+        facts["seconds"] = json!(elapsed);
+        return print_json(&facts);
+    }
+    if common.quiet {
+        return Ok(());
+    }
+    let replaced = match replaced {
+        0 => String::new(),
+        rows => format!(" ({} in place of older ones)", count(rows)),
+    };
+    print(&format!(
+        "{}: {} rows added{replaced}, {} now, {} bytes a row, {} in all; {} ({} rows/s)\n",
+        path.display(),
+        count(added),
+        count(index.len()),
+        index.bytes_per_row(),
+        size(index.len() * index.bytes_per_row() as u64),
+        crate::output::seconds(elapsed),
+        count((added as f64 / elapsed) as u64),
+    ))
+}
+
+/// Ids in files, checked against a number of rows where that is known.
+fn read_ids(files: &[PathBuf], rows: Option<u64>) -> Result<Option<Vec<u64>>> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let mut ids = Vec::new();
+    for file in files {
+        ids.extend(frosh_io::whole_numbers::<u64>(file)?);
+    }
+    if let Some(rows) = rows.filter(|rows| *rows != ids.len() as u64) {
+        let (got, name) = (ids.len(), files[0].display());
+        bail!("{name}: {got} ids, but the data has {rows} rows: give one id for each row");
+    }
+    Ok(Some(ids))
+}

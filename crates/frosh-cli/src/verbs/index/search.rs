@@ -1,0 +1,61 @@
+//! `frosh index search`: neighbours in an index.
+
+use crate::args::{Common, names};
+use crate::asking::{Asking, print_exact, print_near, print_scored};
+use anyhow::{Result, bail};
+use clap::Args;
+use frosh::{Index, Pool, Ranking, Rows};
+use std::path::PathBuf;
+
+/// Find the nearest rows for query vectors.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  frosh index search index/ --queries q.npy -k 10
+  frosh index search index/ --queries q.npy --only allowed.txt --json
+  frosh index search index/ --queries q.npy --radius 5                 all within 5 bits
+
+Where the index keeps vectors, the best --oversample times k rows are put in exact order, and distances are
+squared Euclidean ones (for cosine: of unit vectors). Otherwise they are estimates of those, or with --rank
+hamming the bits that differ. Neighbours come by distance, equal ones by id.")]
+pub(super) struct IndexSearch {
+    /// The index
+    #[arg(value_name = "INDEX")]
+    index: PathBuf,
+    /// How codes are put in order; by default estimated, or asymmetric where the index has no factors
+    #[arg(long, value_name = "NAME", ignore_case = true,
+          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+    rank: Option<Ranking>,
+    /// Where vectors are kept: candidates for each neighbour wanted; 0 leaves the order of the codes
+    #[arg(long, default_value_t = 4, value_name = "N", conflicts_with = "radius")]
+    oversample: u32,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl IndexSearch {
+    pub(super) fn run(&self, common: &Common) -> Result<()> {
+        let index = Index::open(&self.index)?;
+        let pool = Pool::new(common.threads)?;
+        let asked = self.asking.read(index.hasher(), &self.index, &pool, common)?;
+        let (k, only) = (self.asking.k as usize, asked.only.as_ref());
+        if let Some(radius) = self.asking.radius {
+            return print_near(common, &index.within(&pool, &asked.queries, radius, only)?);
+        }
+        let best = if index.has_factors() { Ranking::Estimated } else { Ranking::Asymmetric };
+        let rank = self.rank.unwrap_or(best);
+        if rank == Ranking::Estimated && !index.has_factors() {
+            bail!(
+                "{} was built with --no-factors, which estimated distances need: use --rank asymmetric",
+                self.index.display()
+            );
+        }
+        if index.vectors().is_none() || self.oversample == 0 {
+            let found = index.nearest(&pool, &asked.queries, rank, k, only)?;
+            return print_scored(common, &found, rank);
+        }
+        let wide = k.saturating_mul(self.oversample as usize);
+        let found = index.nearest(&pool, &asked.queries, rank, wide, only)?;
+        let rows = Rows::new(&asked.values, index.hasher().dim())?;
+        print_exact(common, &index.rerank(&pool, rows, &found, k)?)
+    }
+}

@@ -1,0 +1,224 @@
+//! `frosh index` as a person uses it: build, add, remove, search, compact; killed at any moment; wrong inputs.
+
+mod common;
+use common::{command, files, json, ok, run, values, write_npy};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const DIM: usize = 24;
+
+/// A folder with vectors, queries and a model of 16 bits.
+fn ground(rows: usize) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(rows, DIM, 1), DIM);
+    write_npy(&dir.path().join("b.npy"), &values(300, DIM, 2), DIM);
+    write_npy(&dir.path().join("q.npy"), &values(5, DIM, 3), DIM);
+    ok(dir.path(), "train a.npy --bits 16 -o model --quiet");
+    dir
+}
+
+fn numbers(path: &Path, ids: impl IntoIterator<Item = u64>) {
+    let lines: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
+    std::fs::write(path, lines.join("\n")).unwrap();
+}
+
+/// The ids that a search finds, query by query.
+fn ids(folder: &Path, arguments: &str) -> Vec<Vec<u64>> {
+    let text = ok(folder, &format!("{arguments} --json"));
+    let line = |line: &str| -> Vec<u64> {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn an_index_finds_what_a_search_of_the_codes_finds() {
+    let dir = ground(2000);
+    let here = dir.path();
+    ok(here, "encode model a.npy --factors -o codes --quiet");
+    let built = json(here, "index build model a.npy -o index --vectors f32");
+    assert_eq!(
+        (&built["added"], &built["bytes_per_row"]),
+        (&2000.into(), &(2 + 2 + 4 * 24).into())
+    );
+    for rank in ["hamming", "asymmetric", "estimated"] {
+        let plain = ids(here, &format!("search model codes --queries q.npy --rank {rank} -k 7"));
+        let found = format!("index search index --queries q.npy --rank {rank} -k 7 --oversample 0");
+        assert_eq!(ids(here, &found), plain, "{rank}");
+    }
+    assert_eq!(
+        ids(here, "index search index --queries q.npy --radius 3"),
+        ids(here, "search model codes --queries q.npy --radius 3")
+    );
+    let exact = "search model codes --queries q.npy --rank estimated --rerank a.npy --oversample 9";
+    let found = ids(here, "index search index --queries q.npy --oversample 9");
+    assert_eq!(found, ids(here, exact));
+
+    // Rows with ids of one's own, some in place of others; some removed; nothing else changes.
+    numbers(&here.join("ids.txt"), (0..300).map(|i| 100_000 - 7 * i));
+    let added = json(here, "index add index b.npy --ids ids.txt");
+    assert_eq!((&added["rows"], &added["parts"]), (&2300.into(), &2.into()));
+    let replaced = json(here, "index add index b.npy --ids ids.txt --replace");
+    assert_eq!((&replaced["rows"], &replaced["replaced"]), (&2300.into(), &300.into()));
+    let own = ids(here, "index search index --queries b.npy -k 1 --oversample 50");
+    assert_eq!(own, (0..300).map(|i| vec![100_000 - 7 * i]).collect::<Vec<_>>());
+    let gone: Vec<String> = found.iter().flatten().map(ToString::to_string).collect();
+    let removed = json(here, &format!("index remove index --ids {},555555", gone.join(",")));
+    assert_eq!(removed["missing"], 1);
+    let search = "index search index --queries q.npy -k 20";
+    let after = ids(here, search);
+    assert!(after.iter().flatten().all(|id| !found.iter().flatten().any(|gone| gone == id)));
+    numbers(&here.join("few.txt"), [3, 5, 8, 100_000, 77_777]);
+    let few = ids(here, &format!("{search} --only few.txt"));
+    assert!(
+        few.iter().all(
+            |found| !found.is_empty() && found.iter().all(|id| [3, 5, 8, 100_000].contains(id))
+        )
+    );
+    let compacted = json(here, "index compact index");
+    assert_eq!((&compacted["parts"], &compacted["parts_before"]), (&1.into(), &3.into()));
+    assert_eq!(ids(here, search), after);
+    let info = json(here, "index info index --check");
+    assert_eq!((&info["removed"], &info["checked"]), (&0.into(), &true.into()));
+    assert_eq!(
+        files(&here.join("index")).iter().filter(|name| name.ends_with(".npy")).count(),
+        4,
+        "codes, factors, ids and vectors of one part"
+    );
+}
+
+/// Killed while it adds, removes or compacts, an index is as before the change or as after it.
+#[test]
+fn killed_at_any_moment_an_index_is_as_before_or_as_after() {
+    let dir = ground(120_000);
+    let here = dir.path();
+    numbers(&here.join("gone.txt"), (0..120_000).step_by(3));
+    let mut kills = 0;
+    // A build that is killed leaves no index, and can be started again.
+    let clock = Instant::now();
+    ok(here, "index build model a.npy -o whole --vectors f32 --quiet");
+    let whole = clock.elapsed();
+    for moment in [0.02, 0.2, 0.5, 0.8] {
+        kill_after(here, "index build model a.npy -o index --vectors f32", whole.mul_f64(moment));
+        kills += 1;
+        if here.join("index/index.json").exists() {
+            assert_eq!(json(here, "index info index --check")["rows"], 120_000);
+            std::fs::remove_dir_all(here.join("index")).unwrap();
+        }
+    }
+    ok(here, "index build model a.npy -o index --vectors f32 --quiet");
+    let (mut rows, mut seen) = (120_000, std::collections::BTreeSet::new());
+    for round in 0..12 {
+        let (job, change) = match round % 3 {
+            0 => ("index add index a.npy", 120_000),
+            1 => ("index remove index --ids-file gone.txt", 0),
+            _ => ("index compact index", 0),
+        };
+        let share = 0.05 + 0.9 * f64::from(round) / 12.0;
+        kill_after(here, job, whole.mul_f64(share / if change == 0 { 8.0 } else { 1.0 }));
+        kills += 1;
+        let info = json(here, "index info index --check");
+        let got = info["rows"].as_i64().unwrap();
+        let possible = match round % 3 {
+            1 => [rows, rows - 40_000],
+            _ => [rows, rows + change],
+        };
+        assert!(possible.contains(&got), "{job}: {got} rows, expected one of {possible:?}");
+        seen.insert((round % 3, got == rows));
+        rows = got;
+        // It can be searched, and changed.
+        assert_eq!(ids(here, "index search index --queries q.npy -k 3").len(), 5);
+    }
+    assert_eq!(kills, 16);
+    assert!(
+        seen.iter().any(|(_, unchanged)| *unchanged),
+        "no kill came before the change was made"
+    );
+    // What is left after the next change is what the index names, and nothing of the killed ones.
+    ok(here, "index compact index --quiet");
+    ok(here, "index add index b.npy --quiet");
+    let names = files(&here.join("index"));
+    let parts = json(here, "index info index --check")["parts"].as_u64().unwrap() as usize;
+    let count = |end: &str| names.iter().filter(|name| name.ends_with(end)).count();
+    assert_eq!(
+        (count(".codes.npy"), count(".vectors.npy"), count(".tmp")),
+        (parts, parts, 0),
+        "{names:?}"
+    );
+}
+
+fn kill_after(folder: &Path, arguments: &str, time: Duration) {
+    let mut child =
+        command(folder, arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(time);
+    let _ = child.kill(); // SIGKILL; it may have ended
+    child.wait().unwrap();
+}
+
+#[test]
+fn wrong_inputs_are_named_and_change_nothing() {
+    let dir = ground(500);
+    let here = dir.path();
+    ok(here, "index build model a.npy -o index --no-factors --quiet");
+    write_npy(&here.join("wide.npy"), &values(3, 7, 1), 7);
+    let mut bad = values(3, DIM, 1);
+    bad[DIM + 2] = f32::NAN;
+    write_npy(&here.join("bad.npy"), &bad, DIM);
+    numbers(&here.join("two.txt"), [1, 2]);
+    numbers(&here.join("twice.txt"), (0..300).map(|i| 1000 + i % 299));
+    std::fs::write(here.join("words.txt"), "one\ntwo\n").unwrap();
+    std::fs::create_dir(here.join("full")).unwrap();
+    std::fs::write(here.join("full/mine.txt"), "x").unwrap();
+    ok(here, "train a.npy --bits 8 --reservoir 0 -o bare --quiet");
+    let before =
+        (files(&here.join("index")), std::fs::read(here.join("index/index.json")).unwrap());
+    for (arguments, parts) in [
+        ("index build model a.npy -o index", &["index:", "already", "add to it"][..]),
+        ("index build model a.npy -o full", &["full:", "mine.txt"]),
+        ("index build bare a.npy -o new", &["bare", "--no-factors"]),
+        ("index build model wide.npy -o new", &["24 dimensions", "wide.npy", "7"]),
+        ("index build model none.npy -o new", &["none.npy"]),
+        ("index add nothing a.npy", &["nothing", "No such file"]),
+        ("index add full a.npy", &["full:", "no index"]),
+        ("index add index wide.npy", &["24 dimensions", "wide.npy", "7"]),
+        ("index add index bad.npy", &["bad.npy", "row 1", "column 2"]),
+        ("index add index b.npy --ids two.txt", &["two.txt: 2 ids", "300 rows"]),
+        ("index add index b.npy --ids words.txt", &["words.txt", "row 0", "one"]),
+        ("index add index b.npy --ids twice.txt", &["id 1000", "there already"]),
+        ("index remove index --ids-file words.txt", &["words.txt", "row 0"]),
+        ("index search index --queries wide.npy", &["24 dimensions", "wide.npy"]),
+        (
+            "index search index --queries q.npy --rank estimated",
+            &["--no-factors", "--rank asymmetric"],
+        ),
+        ("index search full --queries q.npy", &["full:", "no index"]),
+        ("index info full", &["full:", "no index"]),
+        ("index compact full", &["full:", "no index"]),
+    ] {
+        let output = run(here, arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{arguments}: {said:?} should mention {part:?}");
+        }
+        assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
+    }
+    for arguments in [
+        "index search index --queries q.npy -k 0",
+        "index remove index",
+        "index add index b.npy --replace",
+    ] {
+        assert_eq!(run(here, arguments).status.code(), Some(2), "{arguments}");
+    }
+    let after = (files(&here.join("index")), std::fs::read(here.join("index/index.json")).unwrap());
+    assert!(before == after, "{:?} was {:?}", after.0, before.0);
+    // More than there are, nothing allowed, everything within reach.
+    let all =
+        |arguments: &str| ids(here, &format!("index search index --queries q.npy {arguments}"));
+    assert!(all("-k 9999").iter().all(|found| found.len() == 500));
+    assert!(all("--radius 4000000000").iter().all(|found| found.len() == 500));
+    numbers(&here.join("none.txt"), [123_456_789]);
+    assert_eq!(all("--only none.txt"), vec![Vec::<u64>::new(); 5]);
+}
