@@ -79,7 +79,7 @@ impl Isa {
     }
 
     /// Whether it can look up sixteen values in a register, which [`super::planes`] needs.
-    pub(super) fn looks_up(self) -> bool {
+    pub(crate) fn looks_up(self) -> bool {
         self.0 != Set::Portable
     }
 }

@@ -64,4 +64,5 @@ pub use multi_index::MultiIndex;
 pub use roaring::RoaringTreemap as IdSet;
 
 pub(crate) use kernel::{Isa, Table, distance, distances};
+pub(crate) use planes::{Line, Lookups, Planes, ROWS, starts};
 pub(crate) use scan::Ask;

@@ -15,18 +15,21 @@ use super::kernel::{Isa, Table};
 use super::x86;
 
 /// Rows of a group: a line of memory for each plane.
-pub(super) const ROWS: usize = 64;
+pub(crate) const ROWS: usize = 64;
 /// Limits above this do not fit the sums.
 pub(super) const LIMIT: u32 = 255;
 
 /// One plane of a group.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Line(pub(super) [u8; ROWS]);
+pub(crate) struct Line(pub(crate) [u8; ROWS]);
+
+/// For each plane and each of four queries: what the sixteen half bytes add.
+pub(crate) type Lookups = Vec<[[u8; 16]; 4]>;
 
 /// Four queries: for each plane and query, the bits in which the sixteen half bytes differ from its own.
 pub(super) struct Quad {
-    pub(super) tables: Vec<[[u8; 16]; 4]>,
+    pub(super) tables: Lookups,
 }
 
 impl Quad {
@@ -47,7 +50,7 @@ impl Quad {
 
 /// Some rows as planes, always of the same width.
 #[derive(Default)]
-pub(super) struct Planes {
+pub(crate) struct Planes {
     lines: Vec<Line>,
     rows: usize,
     /// What [`early`] gives for each limit.
@@ -56,7 +59,7 @@ pub(super) struct Planes {
 
 impl Planes {
     /// Turns the rows of a table, in place of those before.
-    pub(super) fn turn(&mut self, isa: Isa, table: Table<'_>) {
+    pub(crate) fn turn(&mut self, isa: Isa, table: Table<'_>) {
         let lines = table.len().div_ceil(ROWS) * 2 * table.width();
         self.lines.resize(lines, Line([0; ROWS]));
         self.rows = table.len();
@@ -68,6 +71,24 @@ impl Planes {
             // SAFETY: an `Isa` that looks up is AVX2, and exists only where the CPU has it.
             isa if isa.looks_up() => unsafe { x86::turn(table, &mut self.lines) },
             _ => turn_plain(table, &mut self.lines),
+        }
+    }
+
+    /// Of the rows of a group, those whose sums stay below 255, a bit for each, for four queries. A sum begins at
+    /// the row's own start. No two neighbouring planes may add more than 255 together.
+    pub(crate) fn below(
+        &self,
+        isa: Isa,
+        lookups: &Lookups,
+        group: usize,
+        starts: &[Line; 4],
+    ) -> [u64; 4] {
+        let lines = &self.lines[group * lookups.len()..][..lookups.len()];
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as in `turn`.
+            isa if isa.looks_up() => unsafe { x86::below_255(lookups, lines, starts) },
+            _ => below_plain(lookups, lines, starts),
         }
     }
 
@@ -106,6 +127,46 @@ fn early(limit: u32, planes: usize) -> usize {
     let enough = 2 * (root * root / 8.0).ceil() as usize;
     // Looking twice for the sake of a few planes does not pay.
     if enough + planes / 16 < planes { enough } else { planes }
+}
+
+/// The definition of what [`Planes::below`] finds.
+fn below_plain(lookups: &Lookups, lines: &[Line], starts: &[Line; 4]) -> [u64; 4] {
+    std::array::from_fn(|q| {
+        (0..ROWS).fold(0, |mask, row| {
+            let sum = lines.iter().zip(lookups).fold(starts[q].0[row], |sum, (line, tables)| {
+                sum.saturating_add(tables[q][line.0[row] as usize])
+            });
+            mask | u64::from(sum < 255) << row
+        })
+    })
+}
+
+/// Bytes at which the sums of a group's rows begin: `at + a * by[0] + b * by[1]` for each row, down to a whole
+/// number from 0 to 255; and a bit for each row where it is below 0, or no number.
+pub(crate) fn starts(
+    isa: Isa,
+    [a, b]: [&[f32; ROWS]; 2],
+    at: f32,
+    by: [f32; 2],
+    out: &mut Line,
+) -> u64 {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as in `Planes::turn`.
+        isa if isa.looks_up() => unsafe { x86::starts(a, b, at, by, out) },
+        _ => starts_plain(a, b, at, by, out),
+    }
+}
+
+fn starts_plain(a: &[f32; ROWS], b: &[f32; ROWS], at: f32, by: [f32; 2], out: &mut Line) -> u64 {
+    let mut mask = 0;
+    for (row, out) in out.0.iter_mut().enumerate() {
+        let start = at + a[row] * by[0] + b[row] * by[1];
+        // A cast takes the nearest byte, and 0 for what is no number.
+        *out = start as u8;
+        mask |= u64::from(start < 0.0 || start.is_nan()) << row;
+    }
+    mask
 }
 
 /// The definition of what [`Planes::seek`] finds.
@@ -170,6 +231,70 @@ fn swap<const SIZE: usize>(words: &mut [[u64; 8]; 8], low: u64) {
             let both = (*a >> (8 * SIZE) ^ *b) & low;
             *a ^= both << (8 * SIZE);
             *b ^= both;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random.
+    fn draw(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        *state >> 33
+    }
+
+    #[test]
+    fn every_instruction_set_sums_lookups_alike() {
+        let state = &mut 1;
+        for width in [1, 2, 8, 13, 32] {
+            let data: Vec<u8> = (0..150 * width).map(|_| draw(state) as u8).collect();
+            let lookups: Lookups = (0..2 * width)
+                .map(|_| {
+                    std::array::from_fn(|_| std::array::from_fn(|_| (draw(state) % 128) as u8))
+                })
+                .collect();
+            let low: Lookups = lookups.iter().map(|t| t.map(|t| t.map(|x| x / 16))).collect();
+            let starts: [Line; 4] =
+                std::array::from_fn(|_| Line(std::array::from_fn(|_| draw(state) as u8)));
+            for isa in Isa::every() {
+                let mut planes = Planes::default();
+                planes.turn(isa, Table::new(&data, width));
+                for (lookups, group) in [(&lookups, 0), (&lookups, 1), (&low, 0), (&low, 2)] {
+                    let lines = &planes.lines[group * 2 * width..][..2 * width];
+                    let want = below_plain(lookups, lines, &starts);
+                    assert_eq!(planes.below(isa, lookups, group, &starts), want, "{isa:?} {width}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_has_the_same_starts() {
+        let state = &mut 2;
+        let odd =
+            [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e30, -1e30, 255.0, 256.0];
+        for (at, by) in
+            [(10.0, [1.0, -3.0]), (-4.0, [0.5, 2.0]), (300.0, [0.0, 0.0]), (-1.0, [0.0, 0.0])]
+        {
+            let mut numbers = || -> [f32; ROWS] {
+                std::array::from_fn(|i| match odd.get(i) {
+                    Some(odd) => *odd,
+                    None => draw(state) as f32 / (1u64 << 31) as f32 * 150.0,
+                })
+            };
+            let (a, mut b) = (numbers(), numbers());
+            b[..9].rotate_left(4);
+            let mut want = Line([0; ROWS]);
+            let forced = starts_plain(&a, &b, at, by, &mut want);
+            for isa in Isa::every() {
+                let mut got = Line([9; ROWS]);
+                assert_eq!(starts(isa, [&a, &b], at, by, &mut got), forced, "{isa:?}");
+                for row in (0..ROWS).filter(|row| forced >> row & 1 == 0) {
+                    assert_eq!(got.0[row], want.0[row], "{isa:?}, row {row}");
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 //! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](super::planes).
 
 use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, some_plain};
-use super::planes::{Line, Quad, turn_plain};
+use super::planes::{Line, Quad, ROWS, turn_plain};
 use core::arch::x86_64::*;
 
 /// Bytes that are fetched ahead of the search: half a page, where the hardware's own prefetch stops.
@@ -350,6 +350,74 @@ pub(super) unsafe fn seek_planes(
         }
     }
     None
+}
+
+/// Planes after which it is looked whether a group is done with.
+const STRETCH: usize = 16;
+
+/// [`super::planes::Planes::below`]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn below_255(
+    tables: &[[[u8; 16]; 4]],
+    planes: &[Line],
+    starts: &[Line; 4],
+) -> [u64; 4] {
+    // SAFETY: AVX2 is the caller's promise; a line is two registers.
+    unsafe {
+        let mut sums: Sums = [[_mm256_setzero_si256(); 2]; 4];
+        for (sums, start) in sums.iter_mut().zip(starts) {
+            let at = start.0.as_ptr().cast::<__m256i>();
+            *sums = [_mm256_load_si256(at), _mm256_load_si256(at.add(1))];
+        }
+        for (tables, planes) in tables.chunks(STRETCH).zip(planes.chunks(STRETCH)) {
+            add_planes(&mut sums, tables, planes);
+            if all_far(&sums) {
+                return [0; 4];
+            }
+        }
+        sums.map(|[low, high]| u64::from(near_rows(low)) | u64::from(near_rows(high)) << 32)
+    }
+}
+
+/// [`super::planes::starts`]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn starts(
+    a: &[f32; ROWS],
+    b: &[f32; ROWS],
+    at: f32,
+    by: [f32; 2],
+    out: &mut Line,
+) -> u64 {
+    // SAFETY: AVX2 is the caller's promise; 64 floats are eight registers, a line is two.
+    unsafe {
+        let (zero, most) = (_mm256_setzero_ps(), _mm256_set1_ps(255.0));
+        let (at, by_a, by_b) = (_mm256_set1_ps(at), _mm256_set1_ps(by[0]), _mm256_set1_ps(by[1]));
+        let mut bytes = [_mm256_setzero_si256(); 8];
+        let mut below = [zero; 8];
+        let mut any = zero;
+        for i in 0..8 {
+            let a = _mm256_mul_ps(_mm256_loadu_ps(a.as_ptr().add(8 * i)), by_a);
+            let b = _mm256_mul_ps(_mm256_loadu_ps(b.as_ptr().add(8 * i)), by_b);
+            let start = _mm256_add_ps(_mm256_add_ps(at, a), b);
+            below[i] = _mm256_cmp_ps::<_CMP_NGE_UQ>(start, zero);
+            any = _mm256_or_ps(any, below[i]);
+            let start = _mm256_min_ps(_mm256_max_ps(start, zero), most);
+            bytes[i] = _mm256_cvttps_epi32(start);
+        }
+        // Packing works within halves of registers; the permutation mends the order.
+        let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        for half in 0..2 {
+            let low = _mm256_packs_epi32(bytes[4 * half], bytes[4 * half + 1]);
+            let high = _mm256_packs_epi32(bytes[4 * half + 2], bytes[4 * half + 3]);
+            let packed = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+            _mm256_store_si256(out.0.as_mut_ptr().cast::<__m256i>().add(half), packed);
+        }
+        if _mm256_movemask_ps(any) == 0 {
+            return 0;
+        }
+        let bits = below.iter().map(|b| u64::from(_mm256_movemask_ps(*b).cast_unsigned()));
+        bits.enumerate().fold(0, |mask, (i, bits)| mask | bits << (8 * i))
+    }
 }
 
 /// [`super::planes::turn_plain`], compiled for AVX2.
