@@ -3,7 +3,8 @@
 //! Run it with `cargo run --release -p frosh --example search_speed`. For codes of 64, 128 and 256 bits, 1
 //! and 10 million of them, it prints for each k and number of threads: single queries per second, the
 //! bandwidth of a single query as a share of that of a plain sum over the same memory, and queries per
-//! second in batches of 1,000; then how a [`MultiIndex`] compares. The codes are clustered: a hundred
+//! second in batches of 1,000; then how a [`MultiIndex`] compares; and at the end how float queries
+//! (asymmetric and estimated ranking) compare with Hamming search. The codes are clustered: a hundred
 //! copies of each of many random codes, every bit flipped with probability 1/16; queries are made the same
 //! way.
 //!
@@ -11,7 +12,7 @@
 //! (two-dimensional arrays of bytes, in place of made codes), `--bits BITS`, `--millions N`, `--threads N`
 //! (each may be repeated), `--json` (one object for each cell, to standard output).
 
-use frosh::{Codes, Config, HasherId, MultiIndex, Pool, Rows, Sketcher};
+use frosh::{Codes, Config, Hasher, HasherId, MultiIndex, Pool, Ranking, Rows, Sketcher};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -74,6 +75,9 @@ fn main() {
             let (codes, queries) = make(bits, millions * 1_000_000);
             measure(&codes, &queries, &threads, options.json);
         }
+    }
+    if !options.json {
+        compare_rankings(&or(&options.bits, &[64, 128, 256]));
     }
 }
 
@@ -250,4 +254,79 @@ fn compare_index(codes: &Codes, queries: &Codes) {
         some.len(),
         rates[1]
     );
+}
+
+/// Float queries beside Hamming search, for k = 10 on one thread: a million clustered vectors.
+fn compare_rankings(bits: &[usize]) {
+    const DIM: usize = 256;
+    const ROWS: usize = 1_000_000;
+    let mut state = 7u64;
+    let mut normal = move || {
+        // The sum of four uniform numbers is near enough.
+        (0..4).fold(-2.0f32, |sum, _| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            sum + (state >> 40) as f32 / (1u64 << 24) as f32
+        })
+    };
+    let centres: Vec<f32> = (0..500 * DIM).map(|_| normal()).collect();
+    let mut draw = 0usize;
+    let mut make = |rows: usize| -> Vec<f32> {
+        (0..rows)
+            .flat_map(|_| {
+                draw = draw.wrapping_mul(25_173).wrapping_add(13_849) % 65_536;
+                let centre = &centres[draw % 500 * DIM..][..DIM];
+                (0..DIM)
+                    .map(|j| (centre[j] + normal()) / (1.0 + j as f32).sqrt())
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    };
+    let learned = make(20_000);
+    let learned = Rows::new(&learned, DIM).expect("whole rows");
+    let queries = make(BATCH);
+    let queries = Rows::new(&queries, DIM).expect("whole rows");
+    let hashers: Vec<Hasher> = bits
+        .iter()
+        .map(|bits| {
+            let mut sketcher =
+                Sketcher::new(Config::new(DIM).sketch_rows(2 * bits)).expect("good settings");
+            sketcher.push(learned).expect("good rows");
+            sketcher.finish().hasher(*bits).expect("fewer bits than dimensions")
+        })
+        .collect();
+    let mut codes: Vec<Option<Codes>> = vec![None; bits.len()];
+    for _ in 0..ROWS / 10_000 {
+        let rows = make(10_000);
+        let rows = Rows::new(&rows, DIM).expect("whole rows");
+        for (codes, hasher) in codes.iter_mut().zip(&hashers) {
+            let more = hasher.encode_with_factors(Pool::all(), rows).expect("good rows");
+            match codes {
+                Some(codes) => codes.append(&more).expect("one hasher"),
+                None => *codes = Some(more),
+            }
+        }
+    }
+    println!(
+        "\na million clustered vectors, k = 10, one thread: G codes/s for single queries and in batches"
+    );
+    println!("   bits  hamming           asymmetric        estimated");
+    for (hasher, codes) in hashers.iter().zip(codes.iter().flatten()) {
+        let asked = hasher.queries(Pool::all(), queries).expect("good rows");
+        let single = hasher.queries(Pool::all(), queries.slice(0..1)).expect("good rows");
+        print!("{:7}", hasher.bits());
+        for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
+            let mut best = [f64::MAX; 2];
+            for (best, asked) in best.iter_mut().zip([&single, &asked]) {
+                for _ in 0..3 {
+                    let time = seconds(|| {
+                        black_box(codes.ranked(&Pool::ONE, asked, ranking, 10).expect("ours"));
+                    });
+                    *best = best.min(time / asked.len() as f64);
+                }
+            }
+            let [one, many] = best.map(|time| ROWS as f64 / 1e9 / time);
+            print!("  {one:6.2} {many:8.2} ");
+        }
+        println!();
+    }
 }

@@ -13,6 +13,7 @@
 //! | `best.rs` | the k nearest so far, by counting |
 //! | `scan.rs` | the exact search: blocks, threads, filters |
 //! | `multi_index.rs` | tables that spare the scan where neighbours are near |
+//! | `adaptive.rs` | whichever of the two is faster |
 //!
 //! | kernel | AVX2 | portable |
 //! |---|---|---|
@@ -50,6 +51,7 @@
 //! # Ok::<(), frosh::Error>(())
 //! ```
 
+mod adaptive;
 mod best;
 mod kernel;
 mod multi_index;

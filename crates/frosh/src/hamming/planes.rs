@@ -74,20 +74,24 @@ impl Planes {
         }
     }
 
-    /// Of the rows of a group, those whose sums stay below 255, a bit for each, for four queries. A sum begins at
-    /// the row's own start. No two neighbouring planes may add more than 255 together.
+    /// Of the rows of a group, those whose sums stay below 255, a bit for each, for up to four queries. A sum
+    /// begins at the row's own start. No two neighbouring planes may add more than 255 together.
     pub(crate) fn below(
         &self,
         isa: Isa,
         lookups: &Lookups,
         group: usize,
         starts: &[Line; 4],
+        queries: usize,
     ) -> [u64; 4] {
         let lines = &self.lines[group * lookups.len()..][..lookups.len()];
-        match isa {
+        match (isa, queries) {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as in `turn`.
-            isa if isa.looks_up() => unsafe { x86::below_255(lookups, lines, starts) },
+            (isa, 1) if isa.looks_up() => unsafe { x86::below_255::<1>(lookups, lines, starts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as in `turn`.
+            (isa, _) if isa.looks_up() => unsafe { x86::below_255::<4>(lookups, lines, starts) },
             _ => below_plain(lookups, lines, starts),
         }
     }
@@ -264,7 +268,13 @@ mod tests {
                 for (lookups, group) in [(&lookups, 0), (&lookups, 1), (&low, 0), (&low, 2)] {
                     let lines = &planes.lines[group * 2 * width..][..2 * width];
                     let want = below_plain(lookups, lines, &starts);
-                    assert_eq!(planes.below(isa, lookups, group, &starts), want, "{isa:?} {width}");
+                    assert_eq!(
+                        planes.below(isa, lookups, group, &starts, 4),
+                        want,
+                        "{isa:?} {width}"
+                    );
+                    let one = planes.below(isa, lookups, group, &starts, 1);
+                    assert_eq!(one[0], want[0], "{isa:?} {width}, one query");
                 }
             }
         }

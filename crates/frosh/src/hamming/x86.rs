@@ -260,12 +260,16 @@ pub(super) unsafe fn seek(
     }
 }
 
-/// Accumulators of a group: four queries times two registers of rows.
-type Sums = [[__m256i; 2]; 4];
+/// Accumulators of a group: for each query two registers of rows.
+type Sums<const N: usize> = [[__m256i; 2]; N];
 
 /// Adds, for each row and query, the distances in the half bytes of some planes: an even number.
 #[inline(always)]
-unsafe fn add_planes(sums: &mut Sums, tables: &[[[u8; 16]; 4]], planes: &[Line]) {
+unsafe fn add_planes<const N: usize>(
+    sums: &mut Sums<N>,
+    tables: &[[[u8; 16]; 4]],
+    planes: &[Line],
+) {
     let (tables, planes) = (tables.as_chunks::<2>().0, planes.as_chunks::<2>().0);
     for (tables, lines) in tables.iter().zip(planes) {
         // SAFETY: a line is two registers, a table is half of one; the caller has AVX2.
@@ -292,7 +296,7 @@ unsafe fn add_planes(sums: &mut Sums, tables: &[[[u8; 16]; 4]], planes: &[Line])
 
 /// Whether every sum has reached 255.
 #[inline(always)]
-unsafe fn all_far(sums: &Sums) -> bool {
+unsafe fn all_far<const N: usize>(sums: &Sums<N>) -> bool {
     // SAFETY: the caller has AVX2.
     unsafe {
         let ones = _mm256_set1_epi8(-1);
@@ -328,7 +332,7 @@ pub(super) unsafe fn seek_planes(
         let (near, rest) = group.split_at(early);
         // SAFETY: AVX2 is the caller's promise.
         unsafe {
-            let mut sums: Sums = [[_mm256_setzero_si256(); 2]; 4];
+            let mut sums: Sums<4> = [[_mm256_setzero_si256(); 2]; 4];
             for (sums, start) in sums.iter_mut().zip(starts) {
                 *sums = [_mm256_set1_epi8(start.cast_signed()); 2];
             }
@@ -355,16 +359,17 @@ pub(super) unsafe fn seek_planes(
 /// Planes after which it is looked whether a group is done with.
 const STRETCH: usize = 16;
 
-/// [`super::planes::Planes::below`]
+/// [`super::planes::Planes::below`], for the first `N` queries.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn below_255(
+pub(super) unsafe fn below_255<const N: usize>(
     tables: &[[[u8; 16]; 4]],
     planes: &[Line],
     starts: &[Line; 4],
 ) -> [u64; 4] {
+    let mut masks = [0; 4];
     // SAFETY: AVX2 is the caller's promise; a line is two registers.
     unsafe {
-        let mut sums: Sums = [[_mm256_setzero_si256(); 2]; 4];
+        let mut sums: Sums<N> = [[_mm256_setzero_si256(); 2]; N];
         for (sums, start) in sums.iter_mut().zip(starts) {
             let at = start.0.as_ptr().cast::<__m256i>();
             *sums = [_mm256_load_si256(at), _mm256_load_si256(at.add(1))];
@@ -372,11 +377,14 @@ pub(super) unsafe fn below_255(
         for (tables, planes) in tables.chunks(STRETCH).zip(planes.chunks(STRETCH)) {
             add_planes(&mut sums, tables, planes);
             if all_far(&sums) {
-                return [0; 4];
+                return masks;
             }
         }
-        sums.map(|[low, high]| u64::from(near_rows(low)) | u64::from(near_rows(high)) << 32)
+        for (mask, [low, high]) in masks.iter_mut().zip(sums) {
+            *mask = u64::from(near_rows(low)) | u64::from(near_rows(high)) << 32;
+        }
     }
+    masks
 }
 
 /// [`super::planes::starts`]

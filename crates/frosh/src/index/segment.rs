@@ -244,7 +244,7 @@ pub(super) struct SegmentWriter {
 /// Ids, as a run for as long as they are one.
 enum IdWriter {
     Run { first: u64, rows: u64 },
-    Listed { column: Column, last: u64, ascending: bool, rows: u64 },
+    Listed { column: Box<Column>, last: u64, ascending: bool, rows: u64 },
 }
 
 /// Some rows: their ids, codes, factors and vectors, each array one row after the other.
@@ -295,7 +295,8 @@ impl SegmentWriter {
             IdWriter::Run { first, rows } => {
                 // The run ends here: from now on ids are written, those so far first.
                 let form = Form::ids();
-                let mut column = Column::create(path(&self.folder, self.number, form), form)?;
+                let column = Column::create(path(&self.folder, self.number, form), form)?;
+                let mut column = Box::new(column);
                 for row in 0..*rows {
                     column.write(&(*first + row).to_le_bytes())?;
                 }
@@ -318,7 +319,7 @@ impl SegmentWriter {
         let rows = self.rows();
         let (first_id, id_column, order) = match self.ids {
             IdWriter::Run { first, .. } => (Some(first), None, None),
-            IdWriter::Listed { column, ascending: true, .. } => (None, Some(column), None),
+            IdWriter::Listed { column, ascending: true, .. } => (None, Some(*column), None),
             IdWriter::Listed { column, rows, .. } => {
                 let ids_path = column.path().to_owned();
                 column.finish()?;

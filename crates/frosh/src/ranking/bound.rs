@@ -30,8 +30,6 @@ use std::ops::Range;
 
 /// Queries that share turned rows.
 pub(super) const TOGETHER: usize = 64;
-/// From so many queries on, turning rows pays.
-const MANY: usize = 8;
 /// Longer codes have so many terms that rounding each down leaves no bound.
 const LONGEST: usize = 64;
 /// Bytes of a block of turned rows, which a second-level cache holds beside the look-ups.
@@ -45,9 +43,8 @@ const SUMS: f64 = 2e-5;
 const ROUND: f64 = 2e-6;
 
 /// Whether bounds pay.
-pub(super) fn pays(codes: &Codes, queries: &Queries, k: usize) -> bool {
+pub(super) fn pays(codes: &Codes, k: usize) -> bool {
     Isa::detect().looks_up()
-        && queries.len() >= MANY
         && codes.bytes_per_row() <= LONGEST
         && codes.len() / 8 >= k.max(FIRST / 2)
 }
@@ -85,7 +82,7 @@ pub(super) fn search<'a>(
             for group in 0..(to - from).div_ceil(ROWS) {
                 let row = from + group * ROWS;
                 let filled = u64::MAX >> (ROWS - ROWS.min(to - row));
-                let masks = four.near(isa, &planes, &bounds, group);
+                let masks = four.near(isa, &planes, &bounds, group, here.len());
                 for (q, mask) in here.clone().zip(masks) {
                     let mut mask = mask & filled;
                     if mask == 0 {
@@ -213,9 +210,17 @@ impl Four {
     }
 
     /// Rows of a group that are not ruled out.
-    fn near(&mut self, isa: Isa, planes: &Planes, bounds: &Bounds, group: usize) -> [u64; 4] {
+    fn near(
+        &mut self,
+        isa: Isa,
+        planes: &Planes,
+        bounds: &Bounds,
+        group: usize,
+        queries: usize,
+    ) -> [u64; 4] {
         let mut forced = [0; 4];
-        for ((scale, line), forced) in self.each.iter().zip(&mut self.lines).zip(&mut forced) {
+        let each = self.each[..queries].iter().zip(&mut self.lines);
+        for ((scale, line), forced) in each.zip(&mut forced) {
             if scale.estimated {
                 let rows = [&bounds.squares[group], &bounds.inverses[group]];
                 *forced = starts(isa, rows, scale.at, scale.by, line);
@@ -223,7 +228,7 @@ impl Four {
                 *forced = u64::MAX;
             }
         }
-        let mut near = planes.below(isa, &self.lookups, group, &self.lines);
+        let mut near = planes.below(isa, &self.lookups, group, &self.lines, queries);
         near.iter_mut().zip(forced).for_each(|(near, forced)| *near |= forced);
         near
     }

@@ -149,14 +149,17 @@ impl Codes {
         allowed: Option<&IdSet>,
     ) -> Result<Vec<Vec<Scored>>> {
         if ranking == Ranking::Hamming {
-            let found = self.search(pool, &queries.codes, k, u32::MAX, allowed)?;
+            let found = match allowed {
+                None => self.nearest_by_cost(pool, &queries.codes, k)?,
+                Some(_) => self.search(pool, &queries.codes, k, u32::MAX, allowed)?,
+            };
             let scored = |n: crate::codes::Neighbour| Scored { score: n.distance as f32, id: n.id };
             return Ok(found.into_iter().map(|f| f.into_iter().map(scored).collect()).collect());
         }
         self.check_ranking(queries, ranking)?;
         let n = self.len();
         // Work is cut by queries, and for few of them by rows as well, so that every thread has some.
-        let bounded = bound::pays(self, queries, k);
+        let bounded = bound::pays(self, k);
         let most = if bounded { bound::TOGETHER } else { 1 };
         let chunk = queries.len().div_ceil(pool.threads()).clamp(1, most);
         let chunks = queries.len().div_ceil(chunk);

@@ -118,11 +118,18 @@ impl Tables {
             }
             Err(_) => {
                 for (s, code) in out.iter_mut().zip(codes.chunks_exact(self.0.len())) {
-                    let mut parts = [0f32; 4];
-                    for (i, (byte, table)) in code.iter().zip(&self.0).enumerate() {
-                        parts[i % 4] += table[usize::from(*byte)];
+                    let (eights, rest) = code.as_chunks::<8>();
+                    let (tables, others) = self.0.as_chunks::<8>();
+                    let mut parts = [0f32; 8];
+                    for (bytes, tables) in eights.iter().zip(tables) {
+                        for ((part, byte), table) in parts.iter_mut().zip(bytes).zip(tables) {
+                            *part += table[usize::from(*byte)];
+                        }
                     }
-                    *s = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+                    for ((part, byte), table) in parts.iter_mut().zip(rest).zip(others) {
+                        *part += table[usize::from(*byte)];
+                    }
+                    *s = parts.iter().sum();
                 }
             }
         }
