@@ -8,38 +8,23 @@ Trains, encodes and searches with the program, then
     python3 scripts/check_faiss.py                       # made-up vectors
     python3 scripts/check_faiss.py vectors.npy           # your own
 
-The pinned packages go into `.venv-check` at the root of the repository (Python 3.11 or later). The exit code
+The pinned packages go into `.venv` at the root of the repository (Python 3.11 or later). The exit code
 is 0 if everything agrees.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv-check"
+from common import ROOT, run_inside_venv
+
 PINS = ["numpy==2.4.6", "faiss-cpu==1.15.1", "safetensors==0.8.0"]
 BITS, QUERIES, K = 64, 200, 20
 CARGO = ["cargo", "run", "--release", "--quiet", "-p", "frosh-cli", "--"]
-
-
-def run_inside_venv() -> None:
-    """Return if already inside the environment; else make it, run this script there, and exit."""
-    if Path(sys.prefix).resolve() == VENV.resolve():
-        return
-    python = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    done = VENV / "installed"
-    if not done.exists() or done.read_text() != "\n".join(PINS):
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PINS], check=True)
-        done.write_text("\n".join(PINS))
-    sys.exit(subprocess.run([str(python), __file__, *sys.argv[1:]]).returncode)
 
 
 def frosh(*arguments: str) -> str:
@@ -48,7 +33,7 @@ def frosh(*arguments: str) -> str:
 
 
 def main() -> None:
-    run_inside_venv()
+    run_inside_venv(PINS)
     import faiss
     import numpy as np
     from safetensors.numpy import load_file

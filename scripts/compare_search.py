@@ -26,37 +26,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+from common import ROOT, run_inside_venv, say
+
 if TYPE_CHECKING:
     import numpy as np
 
 # FAISS's threads spin while they wait, which on a busy machine costs it far more than it gains.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
 PINS = ["numpy==2.4.6", "faiss-cpu==1.15.1"]
 
 BITS, MILLIONS, KS, THREADS = [64, 128, 256], [1, 10], [10, 100], [1, 2]
 QUERIES, CHECKED = 1000, 100
 SINGLE_GOAL, BATCH_GOAL = 1.5, 3.0
 EXAMPLE = ["cargo", "run", "--release", "--quiet", "-p", "frosh", "--example", "search_speed", "--"]
-
-
-def say(text: str) -> None:
-    print(f"... {text}", file=sys.stderr, flush=True)
-
-
-def run_inside_venv() -> None:
-    """Return if already inside `.venv`; else make it, run this script there, and exit."""
-    if Path(sys.prefix).resolve() == VENV.resolve():
-        return
-    python = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
-        say(f"making {VENV}")
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    # Quick when the pins are already met; also mends an install that was cut short.
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *PINS], check=True)
-    sys.exit(subprocess.run([str(python), *sys.argv]).returncode)
 
 
 def make_codes(bits: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +116,7 @@ def main() -> None:
     parser.add_argument("--bits", type=int, action="append", choices=BITS)
     parser.add_argument("--millions", type=int, action="append")
     args = parser.parse_args()
-    run_inside_venv()
+    run_inside_venv(PINS)
 
     print(f"queries per second; {', '.join(PINS)}\n")
     print(f"{'':>25}{'single queries':>28}{'batches':>42}")

@@ -25,6 +25,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+from common import ROOT, run_inside_venv, say
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"
 
-ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
 # scipy is pinned too: IncrementalPCA spends its time in scipy's SVD.
 PINS = ["numpy==2.4.6", "scipy==1.17.1", "scikit-learn==1.9.1", "faiss-cpu==1.15.1"]
 
@@ -44,23 +44,6 @@ PREFIX = 24_576
 FAISS_GOAL, IPCA_GOAL = 15.0, 300.0
 EXAMPLE = ["cargo", "run", "--release", "-p", "frosh", "--example", "speed", "--",
            "--only", str(DIM), "--bits", str(BITS), "--json"]
-
-
-def say(text: str) -> None:
-    print(f"... {text}", file=sys.stderr, flush=True)
-
-
-def run_inside_venv() -> None:
-    """Return if already inside `.venv`; else make it, run this script there, and exit."""
-    if Path(sys.prefix).resolve() == VENV.resolve():
-        return
-    python = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
-        say(f"making {VENV}")
-        subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=True)
-    # Quick when the pins are already met; also mends an install that was cut short.
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *PINS], check=True)
-    sys.exit(subprocess.run([str(python), *sys.argv]).returncode)
 
 
 def read_frosh(saved: Path | None) -> dict[str, Any]:
@@ -156,7 +139,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true",
                         help=f"fit IncrementalPCA on all {ROWS:,} rows, not {PREFIX:,} (minutes)")
     args = parser.parse_args()
-    run_inside_venv()
+    run_inside_venv(PINS)
 
     cell = read_frosh(args.frosh_json)
     if cell["rows"] != ROWS:

@@ -1,0 +1,400 @@
+#!/usr/bin/env python3
+"""Compare the quality of codes of equal bytes: frosh, exact PCA and FAISS, on real data.
+
+For each set, 1,000 queries (a seeded permutation) are taken out; everybody learns from all other rows, on one
+thread, and codes them. Measured against exact neighbours: MAP (relevant are the nearest 2 %; average precision
+over the whole ranking, ties in expectation), recall@10 (the share of the 10 nearest among the first 10, and
+among the first 100, which re-ranking finds), and the seconds of training.
+
+    python3 scripts/compare_quality.py                                  # hours, nearly all of it OPQ and PQ
+    python3 scripts/compare_quality.py --without PQ                     # a few minutes
+    python3 scripts/compare_quality.py --set glove100 --bytes 8 --only FROSH
+    python3 scripts/compare_quality.py --json cells.json --markdown     # goes on where it stopped
+
+Bytes count everything that is stored for each vector. Methods that need as many dimensions as bits take as
+many bits as there are, and the table says the bytes. PQ wants a multiple of its bytes: zeros are added.
+
+The data is looked for in ../shared/data (--data). The pinned packages go into `.venv` at the root of the
+repository (Python 3.11 or later). The exit code is 0 whether or not the goal is met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable
+
+from common import ROOT, run_inside_venv, say
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# One thread for everybody; maths libraries read these once, when they load.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"
+
+PINS = ["numpy==2.4.6", "faiss-cpu==1.15.1"]
+SETS = ["mnist", "cifar10-gist512", "debian-minilm384", "glove100", "bigann10k-sift128"]
+BYTES = [8, 16, 32]
+QUERIES, SEED = 1000, 1
+SHARE, K, OVERSAMPLE = 0.02, 10, 10
+# The factors of a vector: two bytes in frosh, two floats in FAISS.
+FROSH_FACTORS, RABITQ_FACTORS = 2, 8
+FROSH = ROOT / "target/release/frosh"
+OURS, ONE_BIT = "FROSH + ITQ, estimated", ["FAISS ITQ,LSH", "FAISS RaBitQ, qb 0", "FAISS RaBitQ, qb 4"]
+
+Cell = dict[str, Any]
+
+
+class Set:
+    """A data set with its queries and what is true about them."""
+
+    def __init__(self, name: str, data: Path, folder: Path) -> None:
+        import numpy as np
+
+        self.name = name
+        rows = np.concatenate([read_idx(data / name / f"{part}-images-idx3-ubyte.gz")
+                               for part in ("train", "t10k")]) if name == "mnist" \
+            else np.load(data / name / "base.npy")
+        order = np.random.default_rng(SEED).permutation(len(rows))
+        # Rows keep their order in the stream: only the queries are taken out.
+        queries, base = np.sort(order[:QUERIES]), np.sort(order[QUERIES:])
+        self.base_file, self.query_file = folder / "base.npy", folder / "queries.npy"
+        np.save(self.base_file, rows[base])
+        np.save(self.query_file, rows[queries])
+        self.base, self.queries = rows[base].astype(np.float32), rows[queries].astype(np.float32)
+        self.n, self.dim = self.base.shape
+        self.truth = self.nearest(int(SHARE * self.n + 1e-9))
+        # Of the expected average precision of ties only harmonic numbers are left.
+        self.harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, self.n + 1))])
+
+    def nearest(self, count: int) -> np.ndarray:
+        """The exact nearest rows of each query, nearest first, equal ones by number."""
+        import numpy as np
+
+        base = self.base.astype(np.float64)
+        squares = (base * base).sum(axis=1)
+        found = np.empty((QUERIES, count), dtype=np.int64)
+        for first in range(0, QUERIES, 50):
+            part = self.queries[first : first + 50].astype(np.float64)
+            distances = squares - 2.0 * (part @ base.T)
+            for q, row in enumerate(distances, first):
+                # A margin of candidates, so that equal distances at the end go by number too.
+                near = np.sort(np.argpartition(row, min(count + 50, self.n - 1))[: count + 50])
+                found[q] = near[np.argsort(row[near], kind="stable")[:count]]
+        return found
+
+    def measure(self, scores: Callable[[int, int], np.ndarray]) -> Cell:
+        """The measures of a ranking; `scores(first, last)` gives a row of scores for each of those queries."""
+        import numpy as np
+
+        precision, plain, over = 0.0, 0.0, 0.0
+        for first in range(0, QUERIES, 50):
+            for q, row in enumerate(scores(first, first + 50), first):
+                ranked, relevant = np.sort(row), np.sort(row[self.truth[q]])
+                values, k = np.unique(relevant, return_counts=True)
+                before = np.searchsorted(ranked, values, "left")
+                t = np.searchsorted(ranked, values, "right") - before
+                hits = np.cumsum(k) - k
+                slope = (k - 1) / np.maximum(t - 1, 1)
+                rest = hits + 1 - slope * (before + 1)
+                sums = k / t * (slope * t + rest * (self.harmonic[before + t] - self.harmonic[before]))
+                precision += sums.sum() / len(relevant)
+                near = row[self.truth[q][:K]]
+                before, last = np.searchsorted(ranked, near, "left"), np.searchsorted(ranked, near, "right")
+                plain += np.clip((K - before) / (last - before), 0, 1).mean()
+                over += np.clip((K * OVERSAMPLE - before) / (last - before), 0, 1).mean()
+        return {"map": precision / QUERIES, "recall": plain / QUERIES, "reranked": over / QUERIES}
+
+    def hamming(self, base: np.ndarray, queries: np.ndarray) -> Cell:
+        """The measures of packed codes."""
+        import numpy as np
+
+        def words(codes: np.ndarray) -> np.ndarray:
+            return np.pad(codes, ((0, 0), (0, -codes.shape[1] % 8))).view(np.uint64)
+
+        base, queries = words(np.ascontiguousarray(base)), words(np.ascontiguousarray(queries))
+
+        def scores(first: int, last: int) -> np.ndarray:
+            return np.stack([np.bitwise_count(base ^ q).sum(axis=1, dtype=np.int16)
+                             for q in queries[first:last]])
+
+        return self.measure(scores)
+
+
+def read_idx(path: Path) -> np.ndarray:
+    import numpy as np
+
+    with gzip.open(path) as file:
+        return np.frombuffer(file.read(), dtype=np.uint8, offset=16).reshape(-1, 784)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """On one core, where the system can keep a process on one."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    if cores:
+        os.sched_setaffinity(0, {max(cores)})
+    start = time.perf_counter()
+    result = work()
+    seconds = time.perf_counter() - start
+    if cores:
+        os.sched_setaffinity(0, cores)
+    return seconds, result
+
+
+# Each of the methods below returns its cells by name; bytes and bits may be fewer than asked for.
+
+
+def frosh(data: Set, bits: int, learning: list[str], rankings: dict[str, str]) -> dict[str, Cell]:
+    """Trains with these options and measures by the program: from ranking to the cell's name."""
+    model = data.base_file.with_name("model.frosh")
+
+    def run(*arguments: str) -> Any:
+        done = subprocess.run([str(FROSH), *arguments, "--json", "--quiet"], check=True, capture_output=True)
+        return json.loads(done.stdout)
+
+    # Timed inside, so that the start of a process does not count; pinned, since the rotation takes all cores.
+    _, told = timed(lambda: run("train", str(data.base_file), "--bits", str(bits), "--threads", "1",
+                                *learning, "-o", str(model)))
+    result = run("eval", str(model), "--base", str(data.base_file), "--queries", str(data.query_file),
+                 "-k", str(K), "--oversample", str(OVERSAMPLE), "--truth", f"{100 * SHARE:g}%",
+                 "--rank", ",".join(rankings))
+    return {rankings[line["ranking"]]: {
+        "bits": bits, "bytes": line["bytes_per_row"], "map": line["map"],
+        "recall": line["recall"][str(K)], "reranked": line["recall_reranked"][str(K)],
+        "train": told["seconds"]["total"]} for line in result["rankings"]}
+
+
+def our_methods(data: Set, size: int) -> dict[str, Cell]:
+    bits, few = 8 * size, min(8 * size, data.dim)
+    cells = frosh(data, bits, ["--method", "lsh"], {"hamming": "LSH"})
+    random = ["--rotation", "random"]
+    cells |= frosh(data, few, ["--method", "osh", *random], {"hamming": "OSH, random rotation"})
+    cells |= frosh(data, few, random, {"hamming": "FROSH, random rotation"})
+    itq = {"hamming": "FROSH + ITQ, Hamming", "asymmetric": "FROSH + ITQ, asymmetric"}
+    cells |= frosh(data, few, ["--rotation", "itq"], itq)
+    with_factors = min(bits - 8 * FROSH_FACTORS, data.dim)
+    return cells | frosh(data, with_factors, ["--rotation", "itq"], {"estimated": OURS})
+
+
+def exact_pca(data: Set, size: int) -> dict[str, Cell]:
+    import numpy as np
+
+    bits = min(8 * size, data.dim)
+
+    def train() -> tuple[np.ndarray, np.ndarray]:
+        mean = data.base.mean(axis=0, dtype=np.float64).astype(np.float32)
+        centred = data.base - mean
+        return mean, np.linalg.eigh((centred.T @ centred).astype(np.float64))[1][:, ::-1][:, :bits]
+
+    seconds, (mean, directions) = timed(train)
+    rotation, triangle = np.linalg.qr(np.random.default_rng(SEED).standard_normal((bits, bits)))
+    rotation *= np.sign(np.diag(triangle))
+    cells = {}
+    for name, w in (("PCA sign", directions), ("PCA, random rotation", directions @ rotation)):
+        w = w.astype(np.float32)
+        pack = lambda rows: np.packbits((rows - mean) @ w > 0, axis=1, bitorder="little")  # noqa: E731
+        cells[name] = data.hamming(pack(data.base), pack(data.queries))
+        cells[name] |= {"bits": bits, "bytes": -(-bits // 8), "train": seconds}
+    return cells
+
+
+def faiss_index(data: Set, factory: str, rows: np.ndarray, tune: Callable[[Any], None] = lambda _: None
+                ) -> tuple[Any, float]:
+    import faiss
+
+    faiss.omp_set_num_threads(1)
+    index = faiss.index_factory(rows.shape[1], factory)
+    tune(index)
+    seconds, _ = timed(lambda: index.train(rows))
+    return index, seconds
+
+
+def all_scores(data: Set, index: Any, queries: np.ndarray) -> Callable[[int, int], np.ndarray]:
+    """Scores of a FAISS index, of which a search for all rows gives every one."""
+    import numpy as np
+
+    def scores(first: int, last: int) -> np.ndarray:
+        distances, ids = index.search(queries[first:last], data.n)
+        out = np.full(distances.shape, np.inf, dtype=np.float32)
+        np.put_along_axis(out, ids, distances, axis=1)
+        return out
+
+    return scores
+
+
+def faiss_itq(data: Set, size: int) -> dict[str, Cell]:
+    bits = min(8 * size, data.dim)
+    index, seconds = faiss_index(data, f"ITQ{bits},LSH", data.base)
+    cell = data.hamming(index.sa_encode(data.base), index.sa_encode(data.queries))
+    return {"FAISS ITQ,LSH": cell | {"bits": bits, "bytes": index.sa_code_size(), "train": seconds}}
+
+
+def faiss_rabitq(data: Set, size: int) -> dict[str, Cell]:
+    import faiss
+
+    bits = min(8 * (size - RABITQ_FACTORS), data.dim)
+    if bits == 0:
+        return {}
+    # With as many bits as dimensions a rotation is all that is needed.
+    index, seconds = faiss_index(data, f"{'PCAR' if bits < data.dim else 'RR'}{bits},RaBitQ", data.base)
+    index.add(data.base)
+    cells = {}
+    # Bits of a query's value: 4 is FAISS's default, 0 keeps floats.
+    for qb in (0, 4):
+        faiss.downcast_index(index.index).qb = qb
+        cell = data.measure(all_scores(data, index, data.queries))
+        cells[f"FAISS RaBitQ, qb {qb}"] = cell | {"bits": bits, "bytes": index.sa_code_size(), "train": seconds}
+    return cells
+
+
+def faiss_pq(data: Set, size: int, rotation_rows: int | None = None) -> dict[str, Cell]:
+    import faiss
+    import numpy as np
+
+    pad = ((0, 0), (0, -data.dim % size))
+    base, queries = np.pad(data.base, pad), np.pad(data.queries, pad)
+
+    def tune(index: Any) -> None:
+        opq = faiss.downcast_VectorTransform(index.chain.at(0))
+        opq.max_train_points = rotation_rows
+
+    name, factory = ("PQ", f"PQ{size}") if rotation_rows is None else ("OPQ,PQ", f"OPQ{size},PQ{size}")
+    index, seconds = faiss_index(data, factory, base, tune if rotation_rows else lambda _: None)
+    index.add(base)
+    cell = data.measure(all_scores(data, index, queries))
+    return {f"FAISS {name}": cell | {"bits": 8 * size, "bytes": size, "train": seconds}}
+
+
+METHODS = ["LSH", "PCA sign", "PCA, random rotation", "OSH, random rotation", "FROSH, random rotation",
+           "FROSH + ITQ, Hamming", "FROSH + ITQ, asymmetric", OURS, *ONE_BIT, "FAISS PQ", "FAISS OPQ,PQ"]
+
+
+def cross_check(data: Set) -> None:
+    """The program and this script must agree about one model's codes."""
+    import numpy as np
+
+    cell = frosh(data, 32, ["--rotation", "random"], {"hamming": "ours"})["ours"]
+    codes = []
+    for file in (data.base_file, data.query_file):
+        out = file.with_name("codes.npy")
+        subprocess.run([str(FROSH), "encode", str(file.with_name("model.frosh")), str(file), "-o", str(out),
+                        "--quiet"], check=True)
+        codes.append(np.load(out))
+    here = data.hamming(*codes)
+    if abs(here["map"] - cell["map"]) > 1e-6 or abs(here["recall"] - cell["recall"]) > 1e-3:
+        sys.exit(f"the program and this script measure differently: {cell} and {here}")
+
+
+def verdict(cells: list[Cell]) -> list[str]:
+    """Where the estimated distance is above every one-bit method of FAISS, and where not."""
+    lines = []
+    for measure in ("map", "recall"):
+        wins, lost = 0, []
+        for other in (c for c in cells if c["method"] in ONE_BIT):
+            ours = [c for c in cells if c["method"] == OURS and (c["set"], c["size"]) == (other["set"], other["size"])]
+            if ours and ours[0][measure] > other[measure]:
+                wins += 1
+            elif ours:
+                lost.append(f"{other['set']} {other['size']} bytes: {ours[0][measure]:.3f} against "
+                            f"{other[measure]:.3f} of {other['method']} ({other['bytes']} bytes)")
+        name = "MAP" if measure == "map" else f"recall@{K}"
+        lines.append(f"{OURS} above FAISS's one-bit methods in {name}: {wins} of {wins + len(lost)} comparisons")
+        lines += [f"  not: {what}" for what in lost]
+    return lines
+
+
+def table(cells: list[Cell], markdown: bool) -> str:
+    """One block for each set: a line a method, columns by bytes."""
+    out = []
+    for name in dict.fromkeys(c["set"] for c in cells):
+        own = [c for c in cells if c["set"] == name]
+        sizes = sorted({c["size"] for c in own})
+        heads = [f"{size} bytes: MAP" if i == 0 else i for size in sizes
+                 for i in (0, f"R@{K}", f"x{OVERSAMPLE}", "train s")]
+        rows = []
+        for method in METHODS:
+            row = [method]
+            for size in sizes:
+                cell = next((c for c in own if (c["method"], c["size"]) == (method, size)), None)
+                if cell is None:
+                    row += ["-"] * 4
+                    continue
+                note = "" if cell["bytes"] == size else f" ({cell['bytes']} B)"
+                seconds = cell["train"]
+                row += [f"{cell['map']:.3f}{note}", f"{cell['recall']:.3f}", f"{cell['reranked']:.3f}",
+                        f"{seconds:.2f}" if seconds < 10 else f"{seconds:.0f}"]
+            if any(x != "-" for x in row[1:]):
+                rows.append(row)
+        title = f"{name}: {own[0]['rows']:,} rows of {own[0]['dim']}"
+        if markdown:
+            out += [f"### {title}", "", "| | " + " | ".join(heads) + " |", "|---|" + "--:|" * len(heads)]
+            out += ["| " + " | ".join(row) + " |" for row in rows] + [""]
+        else:
+            out += [title, f"{'':<26}" + "".join(f"{head:>15}" if "MAP" in head else f"{head:>8}" for head in heads)]
+            out += [f"{row[0]:<26}" + "".join(f"{x:>15}" if i % 4 == 0 else f"{x:>8}"
+                                               for i, x in enumerate(row[1:])) for row in rows] + [""]
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data", metavar="FOLDER")
+    parser.add_argument("--set", dest="sets", action="append", choices=SETS)
+    parser.add_argument("--bytes", dest="sizes", type=int, action="append", choices=BYTES)
+    parser.add_argument("--only", metavar="TEXT", help="only methods with this in their names")
+    parser.add_argument("--without", metavar="TEXT", help="no methods with this in their names")
+    parser.add_argument("--opq-rows", type=int, default=16_384, metavar="N",
+                        help="rows that OPQ learns its rotation from; FAISS's own default is 65,536")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep cells here; what is there is not done again")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as markdown")
+    args = parser.parse_args()
+    run_inside_venv(PINS)
+
+    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "frosh-cli"], cwd=ROOT, check=True)
+    cells: list[Cell] = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
+    # The slow ones last for each set.
+    groups: list[tuple[Callable[[Set, int], dict[str, Cell]], list[str]]] = [
+        (our_methods, [METHODS[0], *METHODS[3:8]]), (exact_pca, METHODS[1:3]), (faiss_itq, ONE_BIT[:1]),
+        (faiss_rabitq, ONE_BIT[1:]), (faiss_pq, ["FAISS PQ"]),
+        (lambda data, size: faiss_pq(data, size, args.opq_rows), ["FAISS OPQ,PQ"])]
+
+    def wanted(name: str) -> bool:
+        return (not args.only or args.only in name) and not (args.without and args.without in name)
+
+    for name in args.sets or SETS:
+        with tempfile.TemporaryDirectory(prefix="frosh-quality-") as folder:
+            data = None
+            for work, names in groups:
+                for size in args.sizes or BYTES:
+                    known = {c["method"] for c in cells if (c["set"], c["size"]) == (name, size)}
+                    missing = [n for n in names if wanted(n) and n not in known]
+                    if not missing or (work is faiss_rabitq and size <= RABITQ_FACTORS):
+                        continue
+                    if data is None:
+                        say(f"{name}: exact neighbours")
+                        data = Set(name, args.data, Path(folder))
+                        cross_check(data)
+                    say(f"{name}, {size} bytes: {', '.join(missing)}")
+                    for method, cell in work(data, size).items():
+                        if method in missing:
+                            cells.append({"set": name, "rows": data.n, "dim": data.dim, "size": size,
+                                          "method": method} | cell)
+                    if args.json:
+                        args.json.write_text(json.dumps(cells, indent=0))
+    print(f"{QUERIES:,} queries, one thread; {', '.join(PINS)}; OPQ's rotation from {args.opq_rows:,} rows\n")
+    chosen = [c for c in cells if c["set"] in (args.sets or SETS) and c["size"] in (args.sizes or BYTES)
+              and wanted(c["method"])]
+    print(table(chosen, args.markdown))
+    print("\n".join(verdict(cells)))
+
+
+if __name__ == "__main__":
+    main()
