@@ -87,7 +87,15 @@ impl Parts {
             values.iter().skip(k).step_by(bits).for_each(|value| hash.update(value));
         }
         if fact("norm_low").is_some() {
-            for name in ["norm_low", "norm_high", "gain_low", "gain_high"] {
+            // Models that keep a byte for each factor are of an earlier time.
+            let [low, high] = match fact("gain_low") {
+                Some(_) => ["gain_low", "gain_high"],
+                None => ["ratio_low", "ratio_high"],
+            };
+            if low == "ratio_low" {
+                hash.update(b"joint");
+            }
+            for name in ["norm_low", "norm_high", low, high] {
                 hash.update(&fact(name)?.parse::<f64>().ok()?.to_le_bytes());
             }
         }

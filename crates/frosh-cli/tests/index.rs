@@ -41,7 +41,7 @@ fn an_index_finds_what_a_search_of_the_codes_finds() {
     let built = json(here, "index build model a.npy -o index --vectors f32");
     assert_eq!(
         (&built["added"], &built["bytes_per_row"]),
-        (&2000.into(), &(2 + 2 + 4 * 24).into())
+        (&2000.into(), &(2 + 1 + 4 * 24).into())
     );
     for rank in ["hamming", "asymmetric", "estimated"] {
         let plain = ids(here, &format!("search model codes --queries q.npy --rank {rank} -k 7"));

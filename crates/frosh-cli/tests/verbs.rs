@@ -268,7 +268,7 @@ fn codes_with_factors_are_ranked_by_estimated_distance() {
     let dir = folder();
     ok(dir.path(), "train base.npy --bits 16 -o model.frosh --quiet");
     let coded = json(dir.path(), "encode model.frosh base.npy --factors -o codes.frosh");
-    assert_eq!(coded["bytes_per_row"], 4);
+    assert_eq!(coded["bytes_per_row"], 3);
     let text = ok(
         dir.path(),
         "search model.frosh codes.frosh --queries queries.npy -k 7 --rank estimated --json",

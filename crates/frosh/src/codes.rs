@@ -11,6 +11,7 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
+use crate::factors::Beside;
 use crate::hamming::{Ask, IdSet, Table, distance};
 use crate::pool::Pool;
 use std::fmt;
@@ -41,8 +42,8 @@ pub struct Codes {
     pub(crate) bits: usize,
     pub(crate) hasher: HasherId,
     pub(crate) data: Bytes,
-    /// Two bytes for each row (see `factors.rs`), where they were asked for.
-    pub(crate) factors: Option<Bytes>,
+    /// What is kept beside each row (see `factors.rs`), where it was asked for.
+    pub(crate) factors: Option<Beside>,
 }
 
 impl Codes {
@@ -89,14 +90,14 @@ impl Codes {
         self.bits.div_ceil(8)
     }
 
-    /// Whether each code has two bytes of factors beside it.
+    /// Whether each code has factors beside it.
     pub fn has_factors(&self) -> bool {
         self.factors.is_some()
     }
 
     /// Bytes of storage for each row: the code, and its factors where there are some.
     pub fn stored_bytes_per_row(&self) -> usize {
-        self.bytes_per_row() + if self.has_factors() { crate::factors::BYTES } else { 0 }
+        self.bytes_per_row() + self.factors.as_ref().map_or(0, |factors| factors.bytes)
     }
 
     /// The hasher that made them.
@@ -125,9 +126,11 @@ impl Codes {
         self.check_same_hasher(more)?;
         match (&mut self.factors, &more.factors) {
             (None, None) => {}
-            (Some(factors), Some(more)) => factors.to_mut().extend_from_slice(more),
+            (Some(factors), Some(more)) if factors.bytes == more.bytes => {
+                factors.data.to_mut().extend_from_slice(&more.data);
+            }
             _ => {
-                let advice = "append codes that both have factors, or both have none";
+                let advice = "append codes that both have the same factors, or both have none";
                 return Err(crate::factors::missing("one of two sets of codes", advice));
             }
         }

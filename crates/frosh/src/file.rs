@@ -174,6 +174,11 @@ impl<'a> Reader<'a> {
         self.facts.get(name).map(String::as_str)
     }
 
+    /// The length of a tensor's last axis, where there is such a tensor with axes.
+    pub(crate) fn width(&self, name: &str) -> Option<usize> {
+        self.tensors.tensor(name).ok()?.shape().last().copied()
+    }
+
     /// Whether there is such a tensor.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.tensors.names().contains(&name)

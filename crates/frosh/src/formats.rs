@@ -5,12 +5,12 @@
 //! | `frosh-sketcher` | a learner in the middle of its stream: goes on bit for bit |
 //! | `frosh-sketch` | a finished sketch |
 //! | `frosh-hasher` | a model: `mean` (F64, dim) and `projection` (F32, dim x bits) |
-//! | `frosh-codes` | `codes` (U8, rows x bytes), the id of their hasher, and maybe `factors` (U8, rows x 2) |
+//! | `frosh-codes` | `codes` (U8, rows x bytes), the id of their hasher, and maybe `factors` (U8, rows x 1; x 2 by earlier models) |
 
 use crate::codes::{Codes, HasherId};
 use crate::config::{Config, MAX_DIM, MAX_SKETCH_ROWS};
 use crate::error::Result;
-use crate::factors::{self, LogScale, Scales};
+use crate::factors::{self, Beside, LogScale, Scales};
 use crate::file::{Reader, Saved, Writer, contradiction, saved};
 use crate::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::hasher::{Facts, Hasher};
@@ -258,11 +258,15 @@ impl Saved for Hasher {
         file.fact("rank", facts.rank);
         file.fact("exact_centre", facts.exact_centre);
         file.fact("id", self.id());
-        if let Some(Scales { norm, gain }) = self.scales() {
+        if let Some(scales) = self.scales() {
+            let (norm, other, low, high) = match scales {
+                Scales::Joint { norm, ratio } => (norm, ratio, "ratio_low", "ratio_high"),
+                Scales::Apart { norm, gain } => (norm, gain, "gain_low", "gain_high"),
+            };
             file.fact("norm_low", norm.low);
             file.fact("norm_high", norm.high);
-            file.fact("gain_low", gain.low);
-            file.fact("gain_high", gain.high);
+            file.fact(low, other.low);
+            file.fact(high, other.high);
         }
         file.f64s("mean", &[facts.dim], &self.mean);
         file.f32s("projection", &[facts.dim, facts.bits], &self.projection());
@@ -295,7 +299,12 @@ impl Saved for Hasher {
                     Ok(LogScale { low: file.fact(low)?, high: file.fact(high)? })
                 };
                 let norm = range("norm_low", "norm_high")?;
-                Some(Scales { norm, gain: range("gain_low", "gain_high")? }.checked()?)
+                // Earlier models keep a byte for each factor.
+                let scales = match file.optional("gain_low") {
+                    None => Scales::Joint { norm, ratio: range("ratio_low", "ratio_high")? },
+                    Some(_) => Scales::Apart { norm, gain: range("gain_low", "gain_high")? },
+                };
+                Some(scales.checked()?)
             }
         };
         let hasher = Hasher::assemble(facts, mean, directions, scales);
@@ -314,7 +323,7 @@ impl Saved for Codes {
         file.fact("hasher", self.hasher);
         file.u8s("codes", &[self.len(), self.bytes_per_row()], &self.data);
         if let Some(factors) = &self.factors {
-            file.u8s("factors", &[self.len(), factors::BYTES], factors);
+            file.u8s("factors", &[self.len(), factors.bytes], &factors.data);
         }
     }
 
@@ -327,8 +336,10 @@ impl Saved for Codes {
         let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;
         let mut codes = Codes::new(bits, HasherId(id), data);
         if file.has("factors") {
-            let shape = [Some(codes.len()), Some(factors::BYTES)];
-            codes.factors = Some(file.u8s("factors", &shape)?.into());
+            // One byte, or two of an earlier model.
+            let bytes = file.width("factors").map_or(1, |w| w.clamp(1, factors::MOST_BYTES));
+            let data = file.u8s("factors", &[Some(codes.len()), Some(bytes)])?.into();
+            codes.factors = Some(Beside { bytes, data });
         }
         // Distances count whole bytes, so bits past the end must be 0.
         let spare = codes.bytes_per_row() * 8 - bits;

@@ -27,7 +27,7 @@
 use crate::codes::{Codes, HasherId};
 use crate::config::{Config, Method};
 use crate::error::{Error, Result};
-use crate::factors::{self, Factors, LogScale, Scales};
+use crate::factors::{self, Beside, Factors, Scales};
 use crate::kernels::{Isa, project};
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
@@ -222,10 +222,7 @@ impl Sketch {
                 Some(Factors::new(factors::square_norm(row, &zero), projections, share))
             })
             .collect();
-        Some(Scales {
-            norm: LogScale::around(factors.iter().map(|f| f.norm))?,
-            gain: LogScale::around(factors.iter().map(|f| f.gain))?,
-        })
+        Scales::around(&factors)
     }
 
     fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
@@ -297,8 +294,15 @@ impl Hasher {
         hash.update(&(facts.bits as u64).to_le_bytes());
         mean.iter().for_each(|m| hash.update(&m.to_le_bytes()));
         directions.iter().for_each(|w| hash.update(&w.to_le_bytes()));
-        if let Some(Scales { norm, gain }) = scales {
-            for end in [norm.low, norm.high, gain.low, gain.high] {
+        if let Some(scales) = scales {
+            let (norm, other) = match scales {
+                Scales::Joint { norm, ratio } => {
+                    hash.update(b"joint");
+                    (norm, ratio)
+                }
+                Scales::Apart { norm, gain } => (norm, gain),
+            };
+            for end in [norm.low, norm.high, other.low, other.high] {
                 hash.update(&end.to_le_bytes());
             }
         }
@@ -373,6 +377,11 @@ impl Hasher {
         self.scales.is_some()
     }
 
+    /// Bytes of the factors of a code: one, two for models of an earlier time, 0 where there are none.
+    pub fn factor_bytes(&self) -> usize {
+        self.scales.map_or(0, |scales| scales.bytes())
+    }
+
     pub(crate) fn scales(&self) -> Option<Scales> {
         self.scales
     }
@@ -384,19 +393,20 @@ impl Hasher {
         Ok(Codes::new(self.facts.bits, self.id, data))
     }
 
-    /// Codes with two bytes of factors beside each, for [`Ranking::Estimated`](crate::Ranking::Estimated).
+    /// Codes with a byte of factors beside each (two for models of an earlier time), for [`Ranking::Estimated`](crate::Ranking::Estimated).
     pub fn encode_with_factors<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
         let advice = "fit the model from a sketch with a reservoir of rows";
         let scales = self.scales.ok_or_else(|| factors::missing("the model", advice))?;
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
-        let mut bytes = vec![0u8; rows.len() * factors::BYTES];
+        let width = scales.bytes();
+        let mut beside = vec![0u8; rows.len() * width];
         let share = share(self.facts.method, self.facts.bits);
         let work = |norm, projections: &[f32], out: &mut [u8]| {
-            out.copy_from_slice(&scales.encode(Factors::new(norm, projections, share)));
+            scales.encode(Factors::new(norm, projections, share), out);
         };
-        self.each_block(pool, rows, &mut data, &mut bytes, &mut [], work)?;
+        self.each_block(pool, rows, &mut data, &mut beside, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);
-        codes.factors = Some(bytes.into());
+        codes.factors = Some(Beside { bytes: width, data: beside.into() });
         Ok(codes)
     }
 
@@ -432,7 +442,8 @@ impl Hasher {
         let per_task = blocks.div_ceil(4 * pool.threads()).max(1) * ENCODE_ROWS;
         let tasks = rows.len().div_ceil(per_task);
         let mut results: Vec<Result<()>> = (0..tasks).map(|_| Ok(())).collect();
-        let mut factors = factors.chunks_mut(per_task * factors::BYTES);
+        let width = self.factor_bytes().max(1);
+        let mut factors = factors.chunks_mut(per_task * width);
         let mut values = values.chunks_mut(per_task * (self.facts.bits + 1));
         let jobs = results
             .iter_mut()
@@ -464,6 +475,7 @@ impl Hasher {
         let offset = if self.offset.is_empty() { &zero } else { &self.offset };
         let as_they_are = self.facts.metric == Metric::L2 && self.offset.is_empty();
         let plain = factors.is_empty() && values.is_empty();
+        let width = self.factor_bytes().max(1);
         let (mut buffer, mut projections) = (Vec::new(), Vec::new());
         for (b, out) in out.chunks_mut(ENCODE_ROWS * bytes).enumerate() {
             let first = b * ENCODE_ROWS;
@@ -492,7 +504,7 @@ impl Hasher {
                 loaded.chunks_exact(dim).zip(projections.chunks_exact(padded)).enumerate()
             {
                 let norm = factors::square_norm(row, &self.rest);
-                if let Some(bytes) = factors.chunks_exact_mut(factors::BYTES).nth(first + i) {
+                if let Some(bytes) = factors.chunks_exact_mut(width).nth(first + i) {
                     work(norm, &u[..bits], bytes);
                 }
                 if let Some(kept) = values.chunks_exact_mut(bits + 1).nth(first + i) {

@@ -90,11 +90,14 @@ impl Calibrate {
             for ranking in rankings {
                 let truth = Truth::Nearest(k);
                 let result = RankedEvaluation::new(&asked, &codes, ranking, truth, &near, &pool)?;
-                let factors = if ranking == Ranking::Estimated { 2 } else { 0 };
+                let bytes = match ranking {
+                    Ranking::Estimated => codes.stored_bytes_per_row(),
+                    _ => codes.bytes_per_row(),
+                };
                 lines.push(Line {
                     bits: hasher.bits(),
                     ranking,
-                    bytes: codes.bytes_per_row() + factors,
+                    bytes,
                     plain: result.recall(k).unwrap_or(0.0),
                     candidates: result.candidates_for(k, self.recall).unwrap_or(base),
                 });

@@ -29,7 +29,7 @@ pub(crate) struct Encode {
     /// The codes to write: NAME.npy for a plain array, - for bare bytes, else a file that knows its model
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Two more bytes for each vector, for `search --rank estimated`: worth far more than 16 bits
+    /// One more byte for each vector, for `search --rank estimated`: worth far more than 8 bits
     #[arg(long)]
     factors: bool,
     #[command(flatten)]
@@ -111,7 +111,8 @@ impl Encode {
         if self.output.as_os_str() == "-" || (common.quiet && !common.json) {
             return Ok(());
         }
-        let bytes = hasher.bits().div_ceil(8) + if self.factors { 2 } else { 0 };
+        let bytes =
+            hasher.bits().div_ceil(8) + if self.factors { hasher.factor_bytes() } else { 0 };
         if common.json {
             return print_json(&json!({
                 "codes": self.output.display().to_string(),

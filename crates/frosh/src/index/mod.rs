@@ -54,7 +54,6 @@ mod writer;
 use crate::codes::{HasherId, Neighbour};
 use crate::error::{Error, Result};
 use crate::evaluation::Found;
-use crate::factors;
 use crate::hamming::IdSet;
 use crate::hasher::Hasher;
 use crate::names::names;
@@ -91,7 +90,8 @@ struct Layout {
     hasher: HasherId,
     bits: usize,
     dim: usize,
-    factors: bool,
+    /// Bytes of a row's factors, if they are kept.
+    factors: Option<usize>,
     vectors: Option<StoredVectors>,
 }
 
@@ -100,7 +100,7 @@ impl Layout {
         Form::bytes("codes", self.bits.div_ceil(8))
     }
     fn factors(&self) -> Option<Form> {
-        self.factors.then(|| Form::bytes("factors", factors::BYTES))
+        self.factors.map(|bytes| Form::bytes("factors", bytes))
     }
     fn vectors(&self) -> Option<Form> {
         self.vectors.map(|stored| stored.form(self.dim))
@@ -156,7 +156,7 @@ impl Index {
             hasher: hasher.id(),
             bits: hasher.bits(),
             dim: hasher.dim(),
-            factors: manifest.factors,
+            factors: manifest.factors.then(|| hasher.factor_bytes()),
             vectors: manifest.vectors,
         };
         let open = |facts: &manifest::SegmentFacts| Segment::open(folder, facts.clone(), &layout);
@@ -196,7 +196,7 @@ impl Index {
 
     /// Whether codes have factors, for [`Ranking::Estimated`].
     pub fn has_factors(&self) -> bool {
-        self.layout.factors
+        self.layout.factors.is_some()
     }
 
     /// How vectors are kept, if they are.

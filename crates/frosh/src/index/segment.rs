@@ -10,6 +10,7 @@ use super::{Layout, StoredVectors};
 use crate::bytes::Bytes;
 use crate::codes::Codes;
 use crate::error::{Error, Result};
+use crate::factors::Beside;
 use crate::hamming::IdSet;
 use crate::whole::Whole;
 use std::ops::Range;
@@ -114,7 +115,10 @@ impl Segment {
         let rows = usize::try_from(facts.rows).map_err(|_| wrong("too many rows"))?;
         let map = |form| column::map(&path(folder, facts.number, form), form, facts.rows);
         let mut codes = Codes::new(layout.bits, layout.hasher, map(layout.codes())?);
-        codes.factors = layout.factors().map(map).transpose()?;
+        codes.factors = match layout.factors() {
+            Some(form) => Some(Beside { bytes: form.width(), data: map(form)? }),
+            None => None,
+        };
         let ids = match facts.first_id {
             Some(first) if first.checked_add(facts.rows.saturating_sub(1)).is_some() => {
                 Ids::Run(first, rows)
@@ -205,7 +209,8 @@ impl Segment {
             _ => Ok(()),
         };
         test("codes", Some(&self.codes.data), Some(&sums.codes))?;
-        test("factors", self.codes.factors.as_ref(), sums.factors.as_ref())?;
+        let factors = self.codes.factors.as_ref().map(|factors| &factors.data);
+        test("factors", factors, sums.factors.as_ref())?;
         test("vectors", self.vectors.as_ref(), sums.vectors.as_ref())?;
         if let Ids::Listed(bytes) = &self.ids {
             test("ids", Some(bytes), sums.ids.as_ref())?;

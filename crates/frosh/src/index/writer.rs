@@ -218,7 +218,7 @@ fn part<'a>(segment: &'a Segment, layout: &Layout, row: usize, ids: &'a [u64]) -
     NewPart {
         ids,
         codes: segment.codes.row(row),
-        factors: segment.codes.factors.as_ref().map_or(&[], |bytes| cut(bytes, factors::BYTES)),
+        factors: segment.codes.factors.as_ref().map_or(&[], |f| cut(&f.data, f.bytes)),
         vectors: match (&segment.vectors, layout.vectors()) {
             (Some(bytes), Some(form)) => cut(bytes, form.width()),
             _ => &[],
@@ -289,8 +289,8 @@ impl NewRows<'_> {
         }
         let index = &self.writer.index;
         let codes = match index.layout.factors {
-            true => index.hasher.encode_with_factors(&self.pool, rows)?,
-            false => index.hasher.encode_on(&self.pool, rows)?,
+            Some(_) => index.hasher.encode_with_factors(&self.pool, rows)?,
+            None => index.hasher.encode_on(&self.pool, rows)?,
         };
         let vectors = index.layout.vectors.map(|stored| stored.bytes(rows)).transpose()?;
         let mut at = 0;
@@ -383,7 +383,7 @@ fn cut<'a>(
     NewPart {
         ids: &ids[range.clone()],
         codes: part(codes.as_bytes(), codes.bytes_per_row()),
-        factors: codes.factors.as_ref().map_or(&[], |bytes| part(bytes, factors::BYTES)),
+        factors: codes.factors.as_ref().map_or(&[], |f| part(&f.data, f.bytes)),
         vectors: vectors.map_or(&[], |bytes| part(bytes, bytes.len() / ids.len())),
     }
 }

@@ -24,7 +24,6 @@
 use super::score::Scorer;
 use super::{Best, Queries, Ranking, Scored};
 use crate::codes::Codes;
-use crate::factors;
 use crate::hamming::{Isa, Line, Lookups, Planes, ROWS, Table, starts};
 use std::ops::Range;
 
@@ -123,10 +122,9 @@ impl Bounds {
         let groups = rows.len().div_ceil(ROWS);
         self.squares.resize(groups, [0.0; ROWS]);
         self.inverses.resize(groups, [0.0; ROWS]);
-        let bytes = &factors[rows.start * factors::BYTES..rows.end * factors::BYTES];
         let all = self.squares.as_flattened_mut().iter_mut().zip(self.inverses.as_flattened_mut());
-        for ((square, inverse), f) in all.zip(bytes.chunks_exact(factors::BYTES)) {
-            let (norm, gain) = (values[0][usize::from(f[0])], values[1][usize::from(f[1])]);
+        for ((square, inverse), (norm, gain)) in all.zip(factors.from(rows.start)) {
+            let (norm, gain) = (values[0][norm], values[1][gain]);
             // A gain of 0 gives infinity or no number: the bound of such a row is then no number, or right.
             *inverse = 0.5 / gain;
             *square = norm * norm * *inverse;

@@ -4,10 +4,10 @@
 //! |---|---|---|---|
 //! | Hamming | bits | nothing | bits that differ |
 //! | asymmetric | floats v = W'(y - phi) | nothing | -S, with S = sum_k ±v_k, + where the bit is 1 |
-//! | estimated | floats | two bytes (see `factors.rs`) | an estimate of \|x - y\|^2 |
+//! | estimated | floats | a byte (see `factors.rs`) | an estimate of \|x - y\|^2 |
 //!
-//! All three read the same codes. The asymmetric order costs no storage; the estimated one costs two bytes a
-//! vector and is worth far more than sixteen further bits.
+//! All three read the same codes. The asymmetric order costs no storage; the estimated one costs a byte a
+//! vector and is worth far more than eight further bits.
 //!
 //! **Where we differ from the paper**, which knows Hamming only: see [`Hasher::queries`] for what a query keeps.
 //!
@@ -75,7 +75,7 @@ pub struct Queries {
     values: Vec<f32>,
     /// Squared lengths of the centred rows.
     square_norms: Vec<f32>,
-    /// Values of the norm's and of the gain's codes; none if the model has no scales.
+    /// The norm and the gain for each value of their byte; none if the model has no scales.
     tables: Option<Box<[[f32; 256]; 2]>>,
 }
 
@@ -121,7 +121,7 @@ impl Hasher {
     /// Makes queries ready for any ranking.
     pub fn queries<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Queries> {
         let projected = self.project(pool, rows)?;
-        let tables = self.scales().map(|s| Box::new([s.norm.table(), s.gain.table()]));
+        let tables = self.scales().map(|s| Box::new(s.tables()));
         let square_norms = projected.square_norms.iter().map(|n| *n as f32).collect();
         Ok(Queries { codes: projected.codes, values: projected.values, square_norms, tables })
     }

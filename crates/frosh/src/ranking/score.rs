@@ -2,7 +2,6 @@
 
 use super::{Queries, Ranking};
 use crate::codes::Codes;
-use crate::factors;
 use std::ops::Range;
 
 /// Rows that are scored in one go.
@@ -13,7 +12,7 @@ pub(super) struct Scorer<'a> {
     codes: &'a Codes,
     ranking: Ranking,
     tables: Tables,
-    /// Values of the norm's and of the gain's codes.
+    /// The norm and the gain for each value of their byte.
     values: Option<&'a [[f32; 256]; 2]>,
     /// Squared length of the centred query.
     own: f32,
@@ -72,9 +71,8 @@ impl<'a> Scorer<'a> {
         self.tables.sums(&self.codes.as_bytes()[at * bytes..][..scores.len() * bytes], scores);
         match (self.ranking, &self.codes.factors, self.values) {
             (Ranking::Estimated, Some(factors), Some(values)) => {
-                let factors = factors[at * factors::BYTES..].chunks_exact(factors::BYTES);
-                for (s, f) in scores.iter_mut().zip(factors) {
-                    let (norm, gain) = (values[0][usize::from(f[0])], values[1][usize::from(f[1])]);
+                for (s, (norm, gain)) in scores.iter_mut().zip(factors.from(at)) {
+                    let (norm, gain) = (values[0][norm], values[1][gain]);
                     *s = norm * norm + self.own - 2.0 * gain * *s;
                 }
             }

@@ -18,7 +18,7 @@ use std::time::Instant;
   frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
   frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
 
-Beside each code two bytes are kept that estimate the true distance; --no-factors leaves them out.")]
+Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
 pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -26,7 +26,7 @@ pub(super) struct Build {
     /// The folder to make: new, or empty
     #[arg(long, short, value_name = "INDEX")]
     output: PathBuf,
-    /// Only codes, without the two bytes that estimate distances
+    /// Only codes, without the byte that estimates distances
     #[arg(long)]
     no_factors: bool,
     /// Keep the vectors too, so that what is found can be put in exact order

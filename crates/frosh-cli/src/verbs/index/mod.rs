@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Keep codes in a folder: add, remove and search rows by ids of your own.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh index build model.frosh vectors.npy -o index/     codes and factors: 10 bytes a row at 64 bits
+  frosh index build model.frosh vectors.npy -o index/     codes and factors: 9 bytes a row at 64 bits
   frosh index add index/ more.npy --ids ids.txt           rows with ids of your own
   frosh index remove index/ --ids 17,4711
   frosh index search index/ --queries q.npy -k 10 --json
