@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Compare the speed of Hamming search in frosh and in FAISS (IndexBinaryFlat), cell by cell.
+"""Compare the speed of Hamming search and of encoding in frosh and in FAISS, cell by cell.
 
 Both search the same clustered codes with the same queries, k and threads: 64, 128 and 256
 bits, 1 and 10 million codes, single queries and batches. Both are exact; the sums of the
-distances they find must agree. Times are the best of a few.
+distances they find must agree. FAISS searches by IndexBinaryFlat. Encoding, 960 dimensions,
+is compared with IndexLSH.sa_encode and with NumPy's packbits((x - mean) @ w > 0). Times are
+the best of a few.
 
     python3 scripts/compare_search.py                # about four minutes
     python3 scripts/compare_search.py --millions 1   # a part of it
     python3 scripts/compare_search.py --bits 64
+    python3 scripts/compare_search.py --only-encode
 
 The pinned packages go into `.venv` at the root of the repository (Python 3.11 or later).
 The exit code is 0 whether or not the goals are met; otherwise something failed to run, or
@@ -111,12 +114,51 @@ def time_frosh(folder: Path, codes: np.ndarray, queries: np.ndarray) -> list[dic
     return [json.loads(line) for line in text.splitlines()]
 
 
+def compare_encoding() -> None:
+    """Rows per second that each tool encodes, and how many times faster frosh is."""
+    import faiss
+    import numpy as np
+
+    example = [*EXAMPLE[:-2], "speed", "--", "--only-encode", "--json"]
+
+    def ours() -> list[dict[str, Any]]:
+        text = subprocess.check_output(example, cwd=ROOT, text=True)
+        return [json.loads(line) for line in text.splitlines()]
+
+    say("encoding")
+    # Before and after the others, so that a busy moment harms nobody alone.
+    before = ours()
+    rng = np.random.default_rng(0)
+    rows, dim = before[0]["rows"], before[0]["dim"]
+    x = rng.standard_normal((rows, dim), dtype=np.float32)
+    mean = x.mean(axis=0)
+    theirs = []
+    for cell in before:
+        bits, threads = cell["bits"], cell["threads"]
+        faiss.omp_set_num_threads(threads)
+        index = faiss.IndexLSH(dim, bits, True, False)
+        w = rng.standard_normal((dim, bits), dtype=np.float32)
+        by_faiss = best(3, 5, lambda _: index.sa_encode(x))
+        # NumPy's product takes the threads it was started with: all.
+        by_numpy = best(3, 5, lambda _: np.packbits((x - mean) @ w > 0, axis=1, bitorder="little"))
+        theirs.append((rows / by_faiss, rows / by_numpy))
+    print(f"\nrows encoded per second, {dim} dimensions; NumPy takes all threads always")
+    print(f"{'bits':>5}{'threads':>9}{'frosh':>12}{'IndexLSH':>12}{'ratio':>8}{'NumPy':>12}{'ratio':>8}")
+    for cell, again, (by_faiss, by_numpy) in zip(before, ours(), theirs, strict=True):
+        rate = max(cell["rows_per_second"], again["rows_per_second"])
+        print(f"{cell['bits']:>5}{cell['threads']:>9}{rate:>12.0f}{by_faiss:>12.0f}{rate / by_faiss:>8.2f}"
+              f"{by_numpy:>12.0f}{rate / by_numpy:>8.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bits", type=int, action="append", choices=BITS)
     parser.add_argument("--millions", type=int, action="append")
+    parser.add_argument("--only-encode", action="store_true")
     args = parser.parse_args()
     run_inside_venv(PINS)
+    if args.only_encode:
+        return compare_encoding()
 
     print(f"queries per second; {', '.join(PINS)}\n")
     print(f"{'':>25}{'single queries':>28}{'batches':>42}")
@@ -143,6 +185,8 @@ def main() -> None:
     print("\nbandwidth: of a single query, as a share of a plain sum's over the same codes")
     print(f"goals: single at least {SINGLE_GOAL} times FAISS, batch at least {BATCH_GOAL:.0f} times: "
           + (f"missed {missed} times" if missed else "met in every cell"))
+    if not args.bits and not args.millions:
+        compare_encoding()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 //!
 //! Absolute times mean little on a noisy machine; every ratio here is of times that were taken in
 //! turns. Options: `--only DIM` (may be repeated), `--bits BITS` (may be repeated), `--no-encode`,
-//! `--json` (one object for each cell, on one thread, to standard output).
+//! `--only-encode`, `--json` (one object for each cell to standard output; training on one thread).
 
 use faer::{Accum, Mat, MatRef, Par};
 use frosh::{Config, Method, Pool, Rotation, Rows, Sketcher};
@@ -27,7 +27,8 @@ const BITS: [usize; 3] = [32, 64, 128];
 const TURNS: usize = 5;
 
 fn main() {
-    let (mut only, mut bits, mut json, mut encode) = (Vec::new(), Vec::new(), false, true);
+    let (mut only, mut bits, mut json) = (Vec::new(), Vec::new(), false);
+    let (mut encode, mut train) = (true, true);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|x| x.parse::<usize>().ok());
@@ -38,12 +39,13 @@ fn main() {
             },
             ("--json", ..) => json = true,
             ("--no-encode", ..) => encode = false,
+            ("--only-encode", ..) => train = false,
             _ => return eprintln!("unknown option {arg}; see the top of the source"),
         }
     }
     let cores = Pool::all().threads();
     for (dim, gigabytes, block_rows, paper) in SHAPES {
-        if !only.is_empty() && !only.contains(&dim) {
+        if !train || (!only.is_empty() && !only.contains(&dim)) {
             continue;
         }
         let rows = (gigabytes * 1e9 / 4.0) as usize / dim;
@@ -83,8 +85,8 @@ fn main() {
             }
         }
     }
-    if encode && !json && (only.is_empty() || only.contains(&960)) {
-        measure_encoding();
+    if encode && (!json || !train) && (only.is_empty() || only.contains(&960)) {
+        measure_encoding(json);
     }
 }
 
@@ -185,16 +187,18 @@ fn generate(rows: usize, dim: usize) -> Vec<f32> {
     data
 }
 
-fn measure_encoding() {
+fn measure_encoding(json: bool) {
     let (dim, rows) = (960, 40_000);
     let data = generate(rows, dim);
     let mut sketcher = Sketcher::new(Config::new(dim).threads(1)).expect("valid");
     sketcher.push(Rows::new(&data[..4096 * dim], dim).expect("whole rows")).expect("finite");
     let sketch = sketcher.finish();
-    println!(
-        "\nencoding, d = {dim}, {rows} rows: GFLOP/s, and time as a multiple of faer's product"
-    );
-    println!(" bits threads   frosh    faer   time / faer's");
+    if !json {
+        println!(
+            "\nencoding, d = {dim}, {rows} rows: GFLOP/s, and time as a multiple of faer's product"
+        );
+        println!(" bits threads   frosh    faer   time / faer's");
+    }
     for bits in BITS {
         let hasher = sketch.hasher_with(bits, Rotation::Random).expect("a hasher");
         let w = Mat::<f32>::from_fn(dim, bits, |i, j| hasher.direction(j)[i]);
@@ -217,6 +221,14 @@ fn measure_encoding() {
                         par,
                     );
                 }));
+            }
+            if json {
+                println!(
+                    "{{\"dim\":{dim},\"bits\":{bits},\"threads\":{threads},\"rows\":{rows},\
+                     \"rows_per_second\":{}}}",
+                    rows as f64 / ours
+                );
+                continue;
             }
             let gflop = 2e-9 * (rows * dim * bits) as f64;
             println!(
