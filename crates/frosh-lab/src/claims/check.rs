@@ -95,8 +95,15 @@ impl Rule<'_> {
             )
         };
         let passed: usize = data.iter().map(|d| d.passed).sum();
-        text += &format!(" {passed} of {} cells meet the criterion", self.checks.len());
-        if several {
+        match (passed, self.checks.len()) {
+            (1, 1) => text += " It meets the criterion",
+            (0, 1) => text += " It does not meet the criterion",
+            (p, n) if p == n => text += &format!(" All {n} cells meet the criterion"),
+            (0, n) => text += &format!(" None of the {n} cells meets the criterion"),
+            (p, n) => text += &format!(" {p} of {n} cells meet the criterion"),
+        }
+        // Where it fails is of interest only if it does not everywhere.
+        if several && passed > 0 && passed < self.checks.len() {
             let each: Vec<String> = data
                 .iter()
                 .map(|d| format!("{} {}/{}", paper::label(&d.data), d.passed, d.cells))

@@ -1,6 +1,6 @@
 //! The paper's claims, one by one, against what was measured.
 //!
-//! Section 4 of the paper states its findings in words ("comparable", "a large margin", "slightly"). Each is here with a
+//! Section 5 of the paper states its findings in words ("comparable", "a large margin", "slightly"). Each is here with a
 //! number in its place, a named constant with the reason for it, so that a verdict does not depend on who looks at a
 //! figure. Where the words sum up the paper's own Table 2, the bound is that table's: a run that repeats the table must
 //! not fail.

@@ -1,4 +1,4 @@
-//! Section 4.2: the accuracy of codes (Figures 4, 5 and 6).
+//! Section 5.2: the accuracy of codes (Figures 4, 5 and 6).
 
 use super::check::{Check, Rule, label, lines, named, ratios};
 use crate::paper::{self, Set};
@@ -17,8 +17,8 @@ const OVERLAP: f64 = 0.05;
 const COMPARED: [&str; 6] = ["LSH", "OSH", "FROSH", "DFROSH", "SGH", "OCH-style"];
 const SKETCHED: [&str; 3] = ["OSH", "FROSH", "DFROSH"];
 
-const OCH: &str = "The paper’s OCH is not public in a form that could be run here; ours is made after its description and may \
-    be weaker.";
+const OCH: &str = "The program that the paper ran for OCH was not released; ours is made after its description and may be \
+    weaker or stronger.";
 const SMALL_BLOCKS: &str = "FROSH’s sketch has compression’s error on top of OSH’s, about sqrt(m/(n q)): it shows where few \
     blocks of m rows were seen.";
 
@@ -64,7 +64,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "frosh-as-accurate-as-osh",
                 "FROSH is as accurate as OSH, on all data sets, after every round.",
-                "Section 4.2, Figure 4",
+                "Section 5.2, Figure 4",
                 format!("FROSH’s MAP is at least {COMPARABLE} of OSH’s"),
                 "FROSH’s MAP / OSH’s",
                 ratios(&rounds, "FROSH", "OSH", |v| v >= COMPARABLE),
@@ -76,7 +76,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "far-above-lsh",
                 "OSH and FROSH are more accurate than LSH by a large margin, on all data sets.",
-                "Section 4.2, Figure 4",
+                "Section 5.2, Figure 4",
                 format!("their MAP is at least {LARGE_MARGIN} times LSH’s, after every round"),
                 "MAP / LSH’s MAP",
                 [margin("OSH"), margin("FROSH")].concat(),
@@ -91,7 +91,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "map-rises-with-rounds",
                 "The MAP of OSH and FROSH rises steadily as more data comes in.",
-                "Section 4.2, Figure 4",
+                "Section 5.2, Figure 4",
                 format!(
                     "the last round’s MAP is above the first’s, and no round keeps less than {STABLE} of the one before"
                 ),
@@ -105,7 +105,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "lsh-lowest",
                 "LSH is the least accurate of the compared methods.",
-                "Section 4.2, Figure 5",
+                "Section 5.2, Figure 5",
                 "every other method of the paper has a higher MAP".into(),
                 "Lowest other MAP / LSH’s",
                 extreme(&bits, "LSH", f64::min),
@@ -118,7 +118,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "och-best",
                 "OCH is the most accurate in most cases.",
-                "Section 4.2, Figure 5",
+                "Section 5.2, Figure 5",
                 "OCH has the highest MAP of the paper’s methods in more than half of the cells"
                     .into(),
                 "Highest other MAP / OCH’s",
@@ -131,7 +131,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "frosh-dfrosh-like-osh",
                 "FROSH and DFROSH are about as accurate as OSH at every code length.",
-                "Section 4.2, Figure 5",
+                "Section 5.2, Figure 5",
                 format!("their MAP is at least {COMPARABLE} of OSH’s"),
                 "MAP / OSH’s MAP",
                 [like_osh("FROSH"), like_osh("DFROSH")].concat(),
@@ -141,7 +141,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "above-batch-on-flickr",
             "On FLICKR-25600, FROSH and DFROSH are more accurate than the batch methods SGH and OCH.",
-            "Section 4.2, Figure 5",
+            "Section 5.2, Figure 5",
             "their MAP is above SGH’s and above OCH’s".into(),
             "MAP / the batch method’s",
             ["FROSH", "DFROSH"]
@@ -156,7 +156,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             ..rule(
                 "curves-overlap",
                 "The precision-recall curves of OSH, FROSH and DFROSH almost overlap.",
-                "Section 4.2, Figure 6",
+                "Section 5.2, Figure 6",
                 format!("at no recall are two of them further apart than {OVERLAP} in precision"),
                 "Largest distance in precision",
                 gaps(results),
@@ -166,7 +166,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "curves-competitive",
             "Those curves are as good as the other methods’, or better.",
-            "Section 4.2, Figure 6",
+            "Section 5.2, Figure 6",
             format!(
                 "the area under each is at least {COMPARABLE} of the best of LSH’s, SGH’s and OCH’s"
             ),

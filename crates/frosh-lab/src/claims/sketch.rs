@@ -1,4 +1,4 @@
-//! Section 4.1: FD against FFD on made-up data (Figures 2 and 3).
+//! Section 5.1: FD against FFD on made-up data (Figures 2 and 3).
 
 use super::check::{Check, Rule, label, lines, ratios};
 use crate::report::swept;
@@ -42,7 +42,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "ffd-error-comparable",
             "FFD’s error is comparable to FD’s.",
-            "Section 4.1, Figure 2",
+            "Section 5.1, Figure 2",
             format!("FFD’s error is at most {COMPARABLE} times FD’s"),
             "FFD’s error / FD’s",
             ratios(&error, "FFD", "FD", |v| v <= COMPARABLE),
@@ -51,7 +51,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "ffd-time-lower",
             "FFD takes far less time than FD.",
-            "Section 4.1, Figure 3",
+            "Section 5.1, Figure 3",
             format!("FD takes at least {MUCH_FASTER} times FFD’s time"),
             "FD’s time / FFD’s",
             inverse(ratios(&time, "FFD", "FD", |v| v <= 1.0 / MUCH_FASTER)),
@@ -62,7 +62,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "error-falls-with-l",
             "The error falls gradually as the sketch gets more rows.",
-            "Section 4.1, Figure 2 (left)",
+            "Section 5.1, Figure 2 (left)",
             format!(
                 "the error falls from the smallest l to the largest, and no step raises it by more than {}",
                 percent(WOBBLE)
@@ -74,7 +74,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "insensitive-to-m",
             "FFD hardly depends on m; a larger m raises its error only slightly.",
-            "Section 4.1, Figure 2",
+            "Section 5.1, Figure 2",
             format!(
                 "the error with the largest m is at most {SLIGHTLY} times that with the smallest"
             ),
@@ -87,7 +87,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "larger-m-faster",
             "A larger m makes FFD faster still.",
-            "Section 4.1, Figure 3",
+            "Section 5.1, Figure 3",
             format!("the time with the largest m is at most {REDUCED} of that with the smallest"),
             "Time at the largest m / at the smallest",
             over_m(&time, |v| v <= REDUCED),
@@ -98,7 +98,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "error-falls-with-n",
             "The errors fall gradually with more rows of data.",
-            "Section 4.1, Figure 2 (middle)",
+            "Section 5.1, Figure 2 (middle)",
             format!(
                 "the error falls from the smallest n to the largest, and no step raises it by more than {}",
                 percent(WOBBLE)
@@ -110,7 +110,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "time-linear-in-n",
             "Time is linear in the number of rows.",
-            "Section 4.1, Figure 3 (middle)",
+            "Section 5.1, Figure 3 (middle)",
             linear.clone(),
             "Slope of time over n",
             slopes(&time, "n"),
@@ -119,7 +119,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "error-rises-with-d",
             "The errors of FD and FFD rise with the dimension.",
-            "Section 4.1, Figure 2 (right)",
+            "Section 5.1, Figure 2 (right)",
             format!(
                 "the error rises from the smallest d to the largest, and no step lowers it by more than {}",
                 percent(WOBBLE)
@@ -131,7 +131,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "ffd-slightly-worse-over-d",
             "Over all dimensions, FFD is slightly worse than FD.",
-            "Section 4.1, Figure 2 (right)",
+            "Section 5.1, Figure 2 (right)",
             format!("FFD’s error is between 1 and {SLIGHTLY} times FD’s"),
             "FFD’s error / FD’s",
             ratios(&of_sweep(&error, "d"), "FFD", "FD", |v| (1.0..=SLIGHTLY).contains(&v)),
@@ -140,7 +140,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         rule(
             "time-linear-in-d",
             "Time is linear in the dimension.",
-            "Section 4.1, Figure 3 (right)",
+            "Section 5.1, Figure 3 (right)",
             linear,
             "Slope of time over d",
             slopes(&time, "d"),

@@ -25,7 +25,7 @@ pub(crate) struct Figure {
     pub(crate) title: &'static str,
     pub(crate) columns: usize,
     pub(crate) panels: Vec<Drawing>,
-    /// Further entries of the legend.
+    /// Further entries of the legend, marks without a line.
     pub(crate) legend: Vec<(String, Style)>,
 }
 
@@ -53,29 +53,29 @@ impl Drawing {
 }
 
 impl Figure {
-    /// Each label once, in the order of its first panel.
-    fn entries(&self) -> Vec<(&str, Style)> {
-        let mut all: Vec<(&str, Style)> = Vec::new();
+    /// Each label once, in the order of its first panel, with whether a line belongs to it.
+    fn entries(&self) -> Vec<(&str, Style, bool)> {
+        let mut all: Vec<(&str, Style, bool)> = Vec::new();
         for panel in &self.panels {
             if let Drawing::Lines(panel) = panel {
                 for series in &panel.series {
-                    if all.iter().all(|(label, _)| *label != series.label) {
-                        all.push((&series.label, series.style));
+                    if all.iter().all(|(label, ..)| *label != series.label) {
+                        all.push((&series.label, series.style, true));
                     }
                 }
             }
         }
-        all.extend(self.legend.iter().map(|(label, style)| (label.as_str(), *style)));
+        all.extend(self.legend.iter().map(|(label, style)| (label.as_str(), *style, false)));
         all
     }
 
     /// The panels for a page, each an `<svg>` of its own, so that they wrap.
     pub(crate) fn html(&self) -> String {
         let mut html = String::from("<ul class=\"legend\">\n");
-        for (label, style) in self.entries() {
+        for (label, style, line) in self.entries() {
             html += &format!(
                 "<li><svg class=\"plot\" viewBox=\"0 0 34 14\" width=\"34\" height=\"14\" aria-hidden=\"true\">{}</svg>{}</li>\n",
-                sample(style, 2.0, 7.0),
+                sample(style, 2.0, 7.0, line),
                 escape(label)
             );
         }
@@ -99,13 +99,13 @@ impl Figure {
         let mut top = AIR + 20.0;
         // The legend: as many entries in a line as fit, by an estimate of their widths.
         let (mut x, mut lines) = (AIR, 1.0);
-        for (label, style) in self.entries() {
+        for (label, style, line) in self.entries() {
             let wide = 46.0 + label.chars().count() as f64 * 7.0;
             if x > AIR && x + wide > width {
                 (x, lines) = (AIR, lines + 1.0);
             }
             let y = top + lines * LEGEND - 8.0;
-            body += &sample(style, x, y - 4.0);
+            body += &sample(style, x, y - 4.0, line);
             body += &format!("<text x=\"{:.0}\" y=\"{y:.0}\">{}</text>\n", x + 36.0, escape(label));
             x += wide;
         }
@@ -133,9 +133,9 @@ impl Figure {
     }
 }
 
-/// A short line with a marker.
-fn sample(style: Style, x: f64, y: f64) -> String {
-    let line = if style.hollow {
+/// A marker, and the short line that it stands on.
+fn sample(style: Style, x: f64, y: f64, line: bool) -> String {
+    let line = if !line {
         String::new()
     } else {
         format!(

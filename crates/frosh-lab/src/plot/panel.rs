@@ -6,7 +6,7 @@ use super::style::{Style, marker};
 use crate::text::{escape, tick};
 
 pub(super) const HEIGHT: f64 = 270.0;
-const LEFT: f64 = 54.0;
+const LEFT: f64 = 60.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 42.0;
 const BOTTOM: f64 = 42.0;
@@ -111,7 +111,7 @@ impl Panel {
             svg += &format!("<path class=\"axis\" d=\"M{LEFT} {:.1}h-3\"/>", y.at(value));
         }
         svg + &format!(
-            "<text transform=\"translate(12 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+            "<text transform=\"translate(11 {:.1}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
             (TOP + HEIGHT - BOTTOM) / 2.0,
             escape(&self.y.label)
         )

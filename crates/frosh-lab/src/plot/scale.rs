@@ -93,14 +93,15 @@ impl Scale {
         }
     }
 
-    /// Of values that want a label, those whose labels do not touch: first come the ends.
+    /// Of values that want a label, those whose labels do not touch: the ends come first.
     pub(super) fn apart(&self, values: &[f64]) -> Vec<f64> {
         let mut order: Vec<f64> =
             values.iter().copied().filter(|v| self.kind.can_draw(*v)).collect();
         order.dedup();
-        if order.len() > 2 {
-            order.rotate_right(1);
-        }
+        let ends = (order.first().copied(), order.last().copied());
+        let is_end = |v: f64| Some(v) == ends.0 || Some(v) == ends.1;
+        // On a logarithmic axis powers of two are evenly apart, so they go before what lies between.
+        order.sort_by_key(|v| (!is_end(*v), v.log2().fract() != 0.0));
         let mut taken: Vec<(f64, f64)> = Vec::new();
         order.retain(|&v| {
             let (at, half) = (self.at(v), tick(v).chars().count() as f64 * 3.4 + 3.0);

@@ -5,7 +5,9 @@
 //! records is not there. Where the paper has one line for FFD, we have one for each m.
 
 use crate::paper;
-use crate::plot::{Axis, Dots, Drawing, Figure, Kind, Panel, Point, Row, Series, style, with_tau};
+use crate::plot::{
+    Axis, Dots, Drawing, Figure, Kind, Panel, Point, Row, Series, Style, style, with_tau,
+};
 use crate::results::{Record, Results};
 use crate::summary::{self, Cell, Measure, cells};
 use crate::text::{count, factor, sig};
@@ -32,11 +34,8 @@ pub(super) fn figure(results: &Results, id: &str) -> Option<Figure> {
         _ => (2, times(results)),
     };
     let legend = if id == "table-2" {
-        let paper = crate::plot::Style { hollow: true, ..style("FROSH") };
-        vec![
-            ("measured".into(), crate::plot::Style { dash: "0 40", ..style("FROSH") }),
-            ("the paper's".into(), paper),
-        ]
+        let ours = style("FROSH");
+        vec![("measured".into(), ours), ("the paper’s".into(), Style { hollow: true, ..ours })]
     } else {
         Vec::new()
     };
@@ -151,14 +150,14 @@ fn curves(results: &Results) -> Vec<Drawing> {
         for method in summary::methods(of_data.iter().map(|c| c.0)) {
             let found = of_data.iter().find(|c| c.0.method == method && c.0.bits == Some(length));
             let Some((_, curve, repeats)) = found else { continue };
-            // A marker at each tenth, shifted from method to method so that curves which overlap show all of theirs.
-            let shift = series.len() * 3 % 20;
+            // A marker at each fifth, shifted from method to method so that curves which overlap show all of theirs.
+            let shift = 3 + 2 * series.len() % 18;
             let point = |(i, [recall, mean, low, high]): (usize, &[f64; 4])| Point {
                 x: *recall,
                 y: *mean,
                 low: *low,
                 high: *high,
-                note: if (i + 20 - shift) % 20 == 2 {
+                note: if i % 20 == shift {
                     format!(
                         "{method}: precision {} at recall {}{}",
                         sig(*mean),

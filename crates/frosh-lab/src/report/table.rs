@@ -1,4 +1,4 @@
-//! Table 2 as a table: seconds of training, as ratios to FROSH's, beside the paper's.
+//! Table 2 as a table: seconds of training with their ratio to FROSH's, beside the paper's seconds with theirs.
 
 use crate::paper;
 use crate::results::Results;
@@ -30,7 +30,7 @@ fn table(data: &str, cells: &[&Cell]) -> String {
     }
     html += "</tr>\n<tr>";
     for _ in &lengths {
-        html += "<th class=\"group\">s</th><th>ratio</th><th>paper, s</th><th>paper’s ratio</th>";
+        html += "<th class=\"group\">here, s</th><th>ratio</th><th>paper, s</th><th>ratio</th>";
     }
     html += "</tr></thead>\n<tbody>\n";
     for method in summary::methods(cells.iter().map(|c| c.of)) {

@@ -48,12 +48,13 @@ pub(super) fn summary(results: &Results, claims: &[Claim]) -> String {
     let key: Vec<String> = [
         sentence(results, "train-time", |r| r.seconds, "OSH", "FROSH")
             .map(|r| format!("OSH takes {} times FROSH’s training time", r.times())),
-        sentence(results, "train-time", |r| r.seconds, "DFROSH", "FROSH")
-            .map(|r| format!("DFROSH, with five workers, takes {} of FROSH’s", r.plain())),
+        sentence(results, "train-time", |r| r.seconds, "DFROSH", "FROSH").map(|r| {
+            format!("DFROSH, with five workers, takes {} of FROSH’s training time", r.plain())
+        }),
         sentence(results, "bits", |r| r.map, "FROSH", "OSH")
             .map(|r| format!("FROSH’s MAP is {} of OSH’s", r.plain())),
         sentence(results, "bits", |r| r.map, "FROSH", "LSH")
-            .map(|r| format!("and {} times LSH’s", r.times())),
+            .map(|r| format!("FROSH’s MAP is {} times LSH’s", r.times())),
         sentence(results, "sketch", |r| r.relative_error, "FFD", "FD")
             .map(|r| format!("FFD’s error is {} times FD’s", r.times())),
         sentence(results, "sketch", |r| r.seconds, "FD", "FFD")
@@ -63,7 +64,9 @@ pub(super) fn summary(results: &Results, claims: &[Claim]) -> String {
     .flatten()
     .collect();
     if !key.is_empty() {
-        html += &format!("<p>In the median over cells (with the range): {}.</p>\n", key.join("; "));
+        html += "<p>In the median over cells, with the range:</p>\n<ul>\n";
+        key.iter().for_each(|k| html += &format!("<li>{k}.</li>\n"));
+        html += "</ul>\n";
     }
     let of = |v| claims.iter().filter(|c| c.verdict == v).count();
     html += &format!(
@@ -192,17 +195,20 @@ pub(super) fn shows(results: &Results, id: &str) -> String {
 /// The most accurate method of each data set at its longest code.
 fn best(results: &Results) -> Option<String> {
     let all = cells(results, "bits", |r| r.map);
-    let mut parts = Vec::new();
+    let mut winners: Vec<(&str, Vec<String>)> = Vec::new();
     for data in data_sets(all.iter().map(|c| c.of)) {
         let here = all.iter().filter(|c| c.of.data == data);
         let longest = bits(here.clone().map(|c| c.of)).last().copied();
         let best = here.filter(|c| c.of.bits == longest).max_by(|a, b| a.mean.total_cmp(&b.mean));
-        parts.extend(
-            best.map(|c| format!("on {} {} ({})", paper::label(data), c.of.method, sig(c.mean))),
-        );
+        let Some(best) = best else { continue };
+        let on = format!("{} ({})", paper::label(data), sig(best.mean));
+        match winners.iter_mut().find(|w| w.0 == best.of.method) {
+            Some(winner) => winner.1.push(on),
+            None => winners.push((&best.of.method, vec![on])),
+        }
     }
-    (!parts.is_empty())
-        .then(|| format!("With the longest codes the highest MAP has {}", list(&parts)))
+    let parts: Vec<String> = winners.iter().map(|(m, on)| format!("{m} on {}", list(on))).collect();
+    (!parts.is_empty()).then(|| format!("Highest MAP with the longest codes: {}", parts.join("; ")))
 }
 
 fn lower(text: &str) -> String {
