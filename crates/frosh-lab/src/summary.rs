@@ -8,6 +8,9 @@ use crate::paper;
 use crate::results::{Record, Results};
 use std::collections::BTreeMap;
 
+/// Not a method: the time that a learned rotation adds to OSH, FROSH and DFROSH.
+pub(crate) const ITQ: &str = "ITQ";
+
 /// Methods in the order in which every figure and table has them.
 pub(crate) const METHODS: [&str; 11] =
     ["FD", "FFD", "LSH", "OSH", "FROSH", "DFROSH", "SGH", "OCH-style", "PCA", "PCA-RR", "PCA-ITQ"];
@@ -117,6 +120,11 @@ pub(crate) fn methods<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<
     names.sort_by_key(|n| (METHODS.iter().position(|m| m == n).unwrap_or(usize::MAX), *n));
     names.dedup();
     names
+}
+
+/// A method's name as the page prints it (not escaped).
+pub(crate) fn method_label(method: &str) -> &str {
+    if method == ITQ { "+ ITQ" } else { method }
 }
 
 /// The code lengths of records.

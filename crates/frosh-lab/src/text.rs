@@ -89,7 +89,7 @@ pub(crate) fn tick(value: f64) -> String {
         }
     } else if size >= 1e6 {
         format!("{}M", trim(format!("{:.2}", value / 1e6)))
-    } else if size >= 1e4 {
+    } else if size >= 1e4 || (size >= 1e3 && value % 500.0 == 0.0) {
         format!("{}k", trim(format!("{:.1}", value / 1e3)))
     } else {
         trim(format!("{value:.5}"))
@@ -155,6 +155,8 @@ mod tests {
         assert_eq!(shown(f64::NAN), "–");
         assert_eq!(shown(5e-324), "0");
         assert_eq!(tick(50_000.0), "50k");
+        assert_eq!(tick(1500.0), "1.5k");
+        assert_eq!(tick(1024.0), "1024");
         assert_eq!(tick(1e-4), "10⁻⁴");
         assert_eq!(tick(0.25), "0.25");
         assert_eq!(count(1_234_567), "1,234,567");

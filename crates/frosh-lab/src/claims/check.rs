@@ -35,7 +35,7 @@ pub(super) struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    pub(super) fn judge(mut self, quick: bool) -> Claim {
+    pub(super) fn judge(mut self) -> Claim {
         self.checks.retain(|c| c.value.is_finite());
         let all: Vec<&Check> = self.checks.iter().collect();
         let verdict = verdict(&all, self.most);
@@ -59,7 +59,7 @@ impl Rule<'_> {
             verdict,
             measured: self.measured(&data),
             why: self.why.filter(|_| matches!(verdict, Verdict::InPart | Verdict::DoesNotHold)),
-            note: note(&data, quick),
+            note: note(&data),
             data,
         }
     }
@@ -124,23 +124,20 @@ fn verdict(checks: &[&Check], most: bool) -> Verdict {
     }
 }
 
-/// What a verdict cannot say: made-up data is not the paper's, nor are reduced sizes.
-fn note(data: &[OnData], quick: bool) -> Option<String> {
+/// What a verdict cannot say: made-up data is not the paper's.
+fn note(data: &[OnData]) -> Option<String> {
     let stand_ins: Vec<String> = data
         .iter()
         .filter(|d| paper::is_stand_in(&d.data))
         .map(|d| paper::label(&d.data).replace(" (stand-in)", ""))
         .collect();
-    let mut notes = Vec::new();
-    if !stand_ins.is_empty() && stand_ins.len() == data.len() {
-        notes.push("Measured on made-up stand-ins only, not on the paper’s data.".to_string());
-    } else if !stand_ins.is_empty() {
-        notes.push(format!("Made-up data stands in for {}.", list(&stand_ins)));
+    if stand_ins.is_empty() {
+        None
+    } else if stand_ins.len() == data.len() {
+        Some("Measured on made-up stand-ins only, not on the paper’s data.".into())
+    } else {
+        Some(format!("Made-up data stands in for {}.", list(&stand_ins)))
     }
-    if quick && !data.is_empty() {
-        notes.push("Sizes were reduced.".into());
-    }
-    (!notes.is_empty()).then(|| notes.join(" "))
 }
 
 /// Two methods' means in the same cell, as ratios first / second, judged.

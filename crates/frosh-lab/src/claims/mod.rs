@@ -78,7 +78,7 @@ pub struct Claim {
     pub measured: String,
     /// Why it does not hold everywhere, where that is known.
     pub why: Option<&'static str>,
-    /// What limits the verdict: stand-ins, reduced sizes.
+    /// What limits the verdict: made-up data in a set's place.
     pub note: Option<String>,
     /// Each data set on its own.
     pub data: Vec<OnData>,
@@ -89,5 +89,5 @@ pub fn claims(results: &Results) -> Vec<Claim> {
     let mut rules: Vec<Rule> = sketch::rules(results);
     rules.extend(quality::rules(results));
     rules.extend(time::rules(results));
-    rules.into_iter().map(|rule| rule.judge(results.run.quick)).collect()
+    rules.into_iter().map(Rule::judge).collect()
 }

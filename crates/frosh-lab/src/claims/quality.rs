@@ -43,7 +43,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
     );
     let why_lsh = if results.run.no_rotation {
         "These codes are signs of principal components without a rotation, as Algorithm 1 is printed: components of small \
-         variance get as many bits as large ones, and random projections do better."
+         variance get as many bits as large ones, and random projections can do better."
     } else {
         "LSH gains with every bit, while components beyond the data’s own dimension add little: long codes and flat spectra \
          bring the two together."

@@ -114,7 +114,9 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             linear.clone(),
             "Slope of time over n",
             slopes(&time, "n"),
-            None,
+            Some(
+                "Work comes in blocks of m rows: where n is a few blocks only, it grows in steps.",
+            ),
         ),
         rule(
             "error-rises-with-d",
@@ -145,7 +147,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "Slope of time over d",
             slopes(&time, "d"),
             Some(
-                "Parts of the work do not depend on d (the shrink’s eigenproblem), and small rows cost more for each number.",
+                "As m = tau d grows with d, FFD shrinks less often, and only its transform grows with d; nor does the eigenproblem of a shrink depend on d.",
             ),
         ),
     ]

@@ -100,7 +100,7 @@ impl Figure {
         // The legend: as many entries in a line as fit, by an estimate of their widths.
         let (mut x, mut lines) = (AIR, 1.0);
         for (label, style, line) in self.entries() {
-            let wide = 46.0 + label.chars().count() as f64 * 7.0;
+            let wide = 36.0 + label.chars().count() as f64 * 7.2 + 18.0;
             if x > AIR && x + wide > width {
                 (x, lines) = (AIR, lines + 1.0);
             }

@@ -203,7 +203,7 @@ fn times(results: &Results) -> Vec<Drawing> {
                 let note = value.map_or(String::new(), |v| {
                     format!("{method}, {bits} bits: {} times FROSH's time", factor(v.0))
                 });
-                let (group, name) = (method.to_string(), bits.to_string());
+                let (group, name) = (summary::method_label(method).to_string(), bits.to_string());
                 if value.is_some() {
                     rows.push(Row { group, name, style: style(method), value, paper, note });
                 }

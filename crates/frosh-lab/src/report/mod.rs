@@ -155,7 +155,7 @@ fn method_section(results: &Results) -> String {
             if run.no_rotation {
                 "none, as Algorithm 1 is printed"
             } else {
-                "as each method has it"
+                "learned (ITQ), as frosh has it by default"
             }
             .into(),
         ),

@@ -34,7 +34,7 @@ fn table(data: &str, cells: &[&Cell]) -> String {
     }
     html += "</tr></thead>\n<tbody>\n";
     for method in summary::methods(cells.iter().map(|c| c.of)) {
-        html += &format!("<tr><th scope=\"row\">{}</th>", escape(method));
+        html += &format!("<tr><th scope=\"row\">{}</th>", escape(summary::method_label(method)));
         for &bits in &lengths {
             let measured = |m: &str| {
                 cells
