@@ -17,9 +17,11 @@ const OVERLAP: f64 = 0.05;
 const COMPARED: [&str; 6] = ["LSH", "OSH", "FROSH", "DFROSH", "SGH", "OCH-style"];
 const SKETCHED: [&str; 3] = ["OSH", "FROSH", "DFROSH"];
 
-const OCH: &str = "The program that the paper ran for OCH was not released; ours is made after its description and may be \
+const OCH: &str = "The program that the paper ran for OCH was not released; ours is made after \
+ its description and may be \
     weaker or stronger.";
-const SMALL_BLOCKS: &str = "FROSH’s sketch has compression’s error on top of OSH’s, about sqrt(m/(n q)): it shows where few \
+const SMALL_BLOCKS: &str = "FROSH’s sketch has compression’s error on top of OSH’s, about \
+ sqrt(m/(n q)): it shows where few \
     blocks of m rows were seen.";
 
 pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
@@ -37,15 +39,17 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         missing,
     };
     let (no_rounds, no_bits, no_curves) = (
-        "No records of the rounds experiment.",
-        "No records of the bits experiment.",
-        "No records of the precision-recall experiment.",
+        "No records of these methods in the rounds experiment.",
+        "No records of these methods in the bits experiment.",
+        "No records of these methods in the precision-recall experiment.",
     );
     let why_lsh = if results.run.no_rotation {
-        "These codes are signs of principal components without a rotation, as Algorithm 1 is printed: components of small \
+        "These codes are signs of principal components without a rotation, as Algorithm 1 is \
+         printed: components of small \
          variance get as many bits as large ones, and random projections can do better."
     } else {
-        "LSH gains with every bit, while components beyond the data’s own dimension add little: long codes and flat spectra \
+        "LSH gains with every bit, while components beyond the data’s own dimension add little: \
+         long codes and flat spectra \
          bring the two together."
     };
     let margin = |method| named(method, ratios(&rounds, method, "LSH", |v| v >= LARGE_MARGIN));
@@ -85,7 +89,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         },
         Rule {
             why: Some(
-                "Where the rows come in no particular order, the first tenth already tells the principal components, and \
+                "Where the rows come in no particular order, the first tenth already tells the \
+                 principal components, and \
                  later rounds change little.",
             ),
             ..rule(
@@ -93,7 +98,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
                 "The MAP of OSH and FROSH rises steadily as more data comes in.",
                 "Section 5.2, Figure 4",
                 format!(
-                    "the last round’s MAP is above the first’s, and no round keeps less than {STABLE} of the one before"
+                    "the last round’s MAP is above the first’s, and no round keeps less than \
+                     {STABLE} of the one before"
                 ),
                 "MAP after the last round / after the first",
                 rising.collect(),
@@ -158,7 +164,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
                 "The precision-recall curves of OSH, FROSH and DFROSH almost overlap.",
                 "Section 5.2, Figure 6",
                 format!("at no recall are two of them further apart than {OVERLAP} in precision"),
-                "Largest distance in precision",
+                "Largest distance in precision between two of the three curves",
                 gaps(results),
                 no_curves,
             )

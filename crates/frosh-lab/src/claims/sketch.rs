@@ -20,7 +20,8 @@ const LINEAR: (f64, f64) = (0.8, 1.2);
 
 const BOTH: [&str; 2] = ["FD", "FFD"];
 const MISSING: &str = "No records of the sketch experiment.";
-const COMPRESSION: &str = "Compression adds an error of its own, which falls as sqrt(m/(n q)) (q rows from each block of m) \
+const COMPRESSION: &str = "Compression adds an error of its own, which falls as sqrt(m/(n q)) (q \
+ rows from each block of m) \
     and which FD does not have: where n/m is small it outweighs FD’s error.";
 
 pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
@@ -56,7 +57,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "FD’s time / FFD’s",
             inverse(ratios(&time, "FFD", "FD", |v| v <= 1.0 / MUCH_FASTER)),
             Some(
-                "FD costs about l d for each row and FFD about d log l: with few rows of sketch, there is little to save.",
+                "FD shrinks once in l/2 rows and FFD once in m: where m is hardly larger than l, little is \
+                 saved.",
             ),
         ),
         rule(
@@ -64,7 +66,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "The error falls gradually as the sketch gets more rows.",
             "Section 5.1, Figure 2 (left)",
             format!(
-                "the error falls from the smallest l to the largest, and no step raises it by more than {}",
+                "the error falls from the smallest l to the largest, and no step raises it by \
+                 more than {}",
                 percent(WOBBLE)
             ),
             "Error at the largest l / at the smallest",
@@ -81,7 +84,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "Error at the largest m / at the smallest",
             over_m(&error, |v| v <= SLIGHTLY),
             Some(
-                "The part of the error that compression adds grows as sqrt(m/(n q)): eight times m, up to 2.8 times the error.",
+                "The part of the error that compression adds grows as sqrt(m/(n q)): eight times \
+                 m, up to 2.8 times the error.",
             ),
         ),
         rule(
@@ -92,7 +96,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "Time at the largest m / at the smallest",
             over_m(&time, |v| v <= REDUCED),
             Some(
-                "A larger m saves shrinks only. Once these are rare, the transform, which does not depend on m, is all that is left.",
+                "A larger m saves shrinks only. Once these are rare, the transform, which does \
+                 not depend on m, is all that is left.",
             ),
         ),
         rule(
@@ -100,7 +105,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "The errors fall gradually with more rows of data.",
             "Section 5.1, Figure 2 (middle)",
             format!(
-                "the error falls from the smallest n to the largest, and no step raises it by more than {}",
+                "the error falls from the smallest n to the largest, and no step raises it by \
+                 more than {}",
                 percent(WOBBLE)
             ),
             "Error at the largest n / at the smallest",
@@ -123,7 +129,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "The errors of FD and FFD rise with the dimension.",
             "Section 5.1, Figure 2 (right)",
             format!(
-                "the error rises from the smallest d to the largest, and no step lowers it by more than {}",
+                "the error rises from the smallest d to the largest, and no step lowers it by \
+                 more than {}",
                 percent(WOBBLE)
             ),
             "Error at the largest d / at the smallest",
@@ -147,7 +154,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "Slope of time over d",
             slopes(&time, "d"),
             Some(
-                "As m = tau d grows with d, FFD shrinks less often, and only its transform grows with d; nor does the eigenproblem of a shrink depend on d.",
+                "As m = tau d grows with d, FFD shrinks less often, and only its transform grows \
+                 with d; nor does the eigenproblem of a shrink depend on d.",
             ),
         ),
     ]

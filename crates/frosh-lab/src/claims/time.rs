@@ -15,10 +15,12 @@ const FIFTH: f64 = 0.25;
 /// Methods that learn, in the paper.
 const LEARNING: [&str; 5] = ["SGH", "OCH-style", "OSH", "FROSH", "DFROSH"];
 
-const MISSING: &str = "No records of the train-time experiment for these methods.";
-const LESS_TO_GAIN: &str = "Our OSH is not the paper’s: it shrinks by an eigenproblem of l rows instead of a singular value \
+const MISSING: &str = "No records of these methods in the train-time experiment.";
+const LESS_TO_GAIN: &str = "Our OSH is not the paper’s: it shrinks by an eigenproblem of l rows \
+ instead of a singular value \
     decomposition of l by d, which leaves FROSH less to save.";
-const OTHER_PROGRAMS: &str = "Our SGH and OCH-style are compiled, where the paper’s programs ran in MATLAB; OCH-style learns \
+const OTHER_PROGRAMS: &str = "Our SGH and OCH-style are compiled, where the paper’s programs ran \
+ in MATLAB; OCH-style learns \
     from a sample of fixed size, so its time hardly grows with the data.";
 
 pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
@@ -73,7 +75,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "frosh-tenth-of-osh",
             "FROSH takes one-twentieth to one-tenth of OSH’s time.",
             format!(
-                "OSH takes at least {} times FROSH’s time, the smallest ratio in the paper’s table; more than 20 is more \
+                "OSH takes at least {} times FROSH’s time, the smallest ratio in the paper’s \
+                 table; more than 20 is more \
                  than was claimed",
                 sig(tenth)
             ),
@@ -88,7 +91,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "DFROSH’s time / FROSH’s",
             ratios(&time, "DFROSH", "FROSH", |v| v <= FIFTH),
             Some(
-                "Merging five sketches is work that FROSH does not have; on short streams it is not small.",
+                "Merging five sketches is work that FROSH does not have; on short streams it is \
+                 not small.",
             ),
         ),
         rule(
@@ -103,7 +107,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "dfrosh-against-batch",
             "DFROSH is 40 to 300 times faster than the batch methods.",
             format!(
-                "SGH and OCH take at least {} times DFROSH’s time, the smallest ratio in the paper’s table (its largest is {})",
+                "SGH and OCH take at least {} times DFROSH’s time, the smallest ratio in the \
+                 paper’s table (its largest is {})",
                 factor(batch),
                 factor(most)
             ),
@@ -113,7 +118,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         ),
         Rule {
             place: "Sections 3.3 and 5.2",
-            missing: "These experiments do not measure memory. The library’s own tests do: at most 3 l d floats and the \
+            missing: "These experiments do not measure memory. The library’s own tests do: at \
+             most 3 l d floats and the \
                       sample of rows.",
             ..rule(
                 "memory",

@@ -74,7 +74,8 @@ impl Figure {
         let mut html = String::from("<ul class=\"legend\">\n");
         for (label, style, line) in self.entries() {
             html += &format!(
-                "<li><svg class=\"plot\" viewBox=\"0 0 34 14\" width=\"34\" height=\"14\" aria-hidden=\"true\">{}</svg>{}</li>\n",
+                "<li><svg class=\"plot\" viewBox=\"0 0 34 14\" width=\"34\" height=\"14\" \
+                 aria-hidden=\"true\">{}</svg>{}</li>\n",
                 sample(style, 2.0, 7.0, line),
                 escape(label)
             );
@@ -82,7 +83,8 @@ impl Figure {
         html += &format!("</ul>\n<div class=\"panels of{}\">\n", self.columns.clamp(1, 3));
         for panel in &self.panels {
             html += &format!(
-                "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\"><title>{}</title>\n{}</svg>\n",
+                "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {:.0}\" \
+                 role=\"img\"><title>{}</title>\n{}</svg>\n",
                 panel.height(),
                 panel.description(),
                 panel.draw()
@@ -114,7 +116,8 @@ impl Figure {
             for (i, panel) in row.iter().enumerate() {
                 let left = AIR + i as f64 * (WIDTH + AIR);
                 body += &format!(
-                    "<g transform=\"translate({left:.0} {top:.0})\" role=\"img\"><title>{}</title>\n{}</g>\n",
+                    "<g transform=\"translate({left:.0} {top:.0})\" \
+                     role=\"img\"><title>{}</title>\n{}</g>\n",
                     panel.description(),
                     panel.draw()
                 );
@@ -122,8 +125,10 @@ impl Figure {
             top += row.iter().map(Drawing::height).fold(0.0, f64::max) + AIR;
         }
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {top:.0}\" width=\"{width:.0}\" \
-             height=\"{top:.0}\" font-family=\"sans-serif\" font-size=\"12\">\n<title>{}</title>\n<style>\n{CSS}</style>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} \
+             {top:.0}\" width=\"{width:.0}\" \
+             height=\"{top:.0}\" font-family=\"sans-serif\" \
+             font-size=\"12\">\n<title>{}</title>\n<style>\n{CSS}</style>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\" style=\"fill: var(--ground)\"/>\n\
              <text class=\"t\" font-weight=\"600\" x=\"{AIR}\" y=\"{}\">{}</text>\n{body}</svg>\n",
             escape(self.title),

@@ -88,7 +88,8 @@ impl Panel {
         if all().next().is_none() {
             let (cx, cy) = ((LEFT + right) / 2.0, (TOP + floor) / 2.0);
             svg += &format!(
-                "<text class=\"soft\" x=\"{cx}\" y=\"{cy}\" text-anchor=\"middle\">no measurements</text>\n"
+                "<text class=\"soft\" x=\"{cx}\" y=\"{cy}\" text-anchor=\"middle\">no \
+                 measurements</text>\n"
             );
         }
         svg
@@ -100,7 +101,8 @@ impl Panel {
         for value in labelled {
             let at = y.at(value);
             svg += &format!(
-                "<line class=\"grid\" stroke=\"#d9d9d9\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+                "<line class=\"grid\" stroke=\"#d9d9d9\" x1=\"{LEFT}\" x2=\"{right}\" \
+                 y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
                  <text class=\"num\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
                 LEFT - 6.0,
                 at + 4.0,
@@ -136,7 +138,8 @@ pub(super) fn draw_x(axis: &Axis, x: &Scale, top: f64, floor: f64) -> String {
     for &value in labelled.iter().filter(|v| axis.kind.can_draw(**v)) {
         let at = x.at(value);
         svg += &format!(
-            "<line class=\"grid\" stroke=\"#d9d9d9\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{floor}\"/>\
+            "<line class=\"grid\" stroke=\"#d9d9d9\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" \
+             y2=\"{floor}\"/>\
              <path class=\"axis\" d=\"M{at:.1} {floor}v4\"/>"
         );
     }

@@ -75,7 +75,9 @@ pub(super) fn marker(style: Style, x: f64, y: f64, note: &str) -> String {
         Shape::Bar => format!("M{:.1} {:.1}h9v4h-9z", x - 4.5, y - 2.0),
     };
     let (class, paint) = if style.hollow {
-        ("h", format!("fill=\"none\" stroke=\"{}\"", style.colour))
+        // Larger, so that it shows around a filled mark at the same place.
+        let grown = format!("translate({x:.1} {y:.1}) scale(1.3) translate({:.1} {:.1})", -x, -y);
+        ("h", format!("fill=\"none\" stroke=\"{}\" transform=\"{grown}\"", style.colour))
     } else {
         ("k", format!("fill=\"{}\"", style.colour))
     };

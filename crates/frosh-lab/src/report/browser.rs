@@ -58,7 +58,8 @@ fn a_browser_shows_every_figure_and_fetches_nothing() {
         return;
     };
     // First a page that does what ours must not, so that silence means something.
-    let bad = "<!doctype html><img src=\"http://outside.invalid/x.png\"><script>console.error('seen')</script>";
+    let bad = "<!doctype html><img \
+     src=\"http://outside.invalid/x.png\"><script>console.error('seen')</script>";
     let seen = open(&browser, "bad", bad);
     assert!(seen.asked.iter().any(|a| a.contains("outside.invalid")), "{:?}", seen.asked);
     assert!(seen.errors.contains("CONSOLE"), "{}", seen.errors);

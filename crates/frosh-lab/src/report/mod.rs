@@ -37,7 +37,8 @@ pub fn page(results: &Results) -> String {
          <link rel=\"icon\" href=\"data:,\">\n<style>\n{}{CSS}</style>\n</head>\n<body>\n<main>\n",
         plot::CSS
     );
-    html += "<header><h1>Making Online Sketching Hashing Even Faster: its experiments, run again</h1></header>\n";
+    html += "<header><h1>Making Online Sketching Hashing Even Faster: its experiments, run \
+     again</h1></header>\n";
     html += &format!(
         "<section id=\"summary\">\n<h2>Summary</h2>\n{}",
         words::summary(results, &claims)
@@ -84,11 +85,14 @@ fn badge(verdict: Verdict) -> String {
 fn claims_section(claims: &[Claim]) -> String {
     let mut html = String::from(
         "<section id=\"claims\">\n<h2>The paper’s claims</h2>\n\
-         <p>Each claim of the paper’s experiments, in our words, with a criterion that was written into the program before \
-         anything was measured. A cell is one data set, code length, round or point of a sweep, averaged over repeats. A \
+         <p>Each claim of the paper’s experiments, in our words, with a criterion that was \
+         written into the program before \
+         anything was measured. A cell is one data set, code length, round or point of a sweep, \
+         averaged over repeats. A \
          claim holds if all of its cells meet the criterion, and in part if some do.</p>\n\
          <div class=\"scroll\"><table class=\"claims\">\n\
-         <thead><tr><th>claim</th><th>criterion for each cell</th><th>measured</th><th>verdict</th></tr></thead>\n<tbody>\n",
+         <thead><tr><th>claim</th><th>criterion for each \
+         cell</th><th>measured</th><th>verdict</th></tr></thead>\n<tbody>\n",
     );
     for claim in claims {
         let further = [claim.why.map(String::from), claim.note.clone()];
@@ -99,7 +103,8 @@ fn claims_section(claims: &[Claim]) -> String {
             .collect();
         html += &format!(
             "<tr id=\"claim-{}\"><td data-name=\"claim\">{} <span class=\"soft place\">{}</span></td>\
-             <td data-name=\"criterion\">{}</td><td data-name=\"measured\">{}{further}</td><td>{}</td></tr>\n",
+             <td data-name=\"criterion\">{}</td><td \
+             data-name=\"measured\">{}{further}</td><td>{}</td></tr>\n",
             claim.id,
             escape(claim.claim),
             escape(claim.place),
@@ -122,7 +127,8 @@ fn figure_section(results: &Results, id: &str, title: &str, experiment: &str) ->
         }
         None => {
             html += &format!(
-                "<p class=\"missing\">Not here: there are no records of the experiment <code>{experiment}</code> that \
+                "<p class=\"missing\">Not here: there are no records of the experiment \
+                 <code>{experiment}</code> that \
                  could be drawn.</p>\n"
             );
         }

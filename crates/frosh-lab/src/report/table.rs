@@ -19,7 +19,8 @@ fn table(data: &str, cells: &[&Cell]) -> String {
     let lengths = summary::bits(cells.iter().map(|c| c.of));
     let set = paper::set(data);
     let mut html = format!(
-        "<div class=\"scroll\"><table class=\"numbers\"><caption>{} <span class=\"soft\">n = {}, d = {}</span></caption>\n\
+        "<div class=\"scroll\"><table class=\"numbers\"><caption>{} <span class=\"soft\">n = {}, \
+         d = {}</span></caption>\n\
          <thead><tr><th rowspan=\"2\">method</th>",
         escape(&paper::label(data)),
         count(cells.iter().map(|c| c.of.rows).max().unwrap_or(0)),
@@ -48,7 +49,8 @@ fn table(data: &str, cells: &[&Cell]) -> String {
                 a.zip(b).map(|(a, b)| a / b).filter(|r| r.is_finite()).map_or("–".into(), factor)
             };
             html += &format!(
-                "<td class=\"group\">{}</td><td><b>{}</b></td><td class=\"soft\">{}</td><td class=\"soft\">{}</td>",
+                "<td class=\"group\">{}</td><td><b>{}</b></td><td class=\"soft\">{}</td><td \
+                 class=\"soft\">{}</td>",
                 measured(method).map_or("–".into(), sig),
                 ratio(measured(method), measured("FROSH")),
                 printed(method).map_or("–".into(), sig),

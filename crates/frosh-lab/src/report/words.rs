@@ -27,7 +27,8 @@ pub(super) fn summary(results: &Results, claims: &[Claim]) -> String {
         if run.seconds > 0.0 { format!(", in {}", duration(run.seconds)) } else { String::new() }
     );
     if run.quick {
-        html += " <strong>Sizes were reduced</strong>, so this shows that everything runs; it is not the paper’s setting.";
+        html += " <strong>Sizes were reduced</strong>, so this shows that everything runs; it is \
+         not the paper’s setting.";
     }
     if run.no_rotation {
         html += " Codes were made without any rotation, as Algorithm 1 is printed.";
@@ -70,7 +71,8 @@ pub(super) fn summary(results: &Results, claims: &[Claim]) -> String {
     }
     let of = |v| claims.iter().filter(|c| c.verdict == v).count();
     html += &format!(
-        "<p>Of the paper’s {} claims, {} hold here, {} hold in part, {} do not hold, and {} could not be tested.</p>\n",
+        "<p>Of the paper’s {} claims, {} hold here, {} hold in part, {} do not hold, and {} could \
+         not be tested.</p>\n",
         claims.len(),
         of(Verdict::Holds),
         of(Verdict::InPart),
@@ -160,7 +162,11 @@ pub(super) fn shows(results: &Results, id: &str) -> String {
                 said.push(format!("After the last round FROSH’s MAP is {} of OSH’s", r.plain()));
             }
             if let Some(r) = Ratios::of(&last, "FROSH", "LSH") {
-                said.push(format!("and {} times LSH’s, in the median over data sets and code lengths (with the range)", r.times()));
+                said.push(format!(
+                    "and {} times LSH’s, in the median over data sets and code \
+                 lengths (with the range)",
+                    r.times()
+                ));
             }
         }
         "figure-5" => said.extend(best(results)),
@@ -168,17 +174,17 @@ pub(super) fn shows(results: &Results, id: &str) -> String {
             let claims = crate::claims::claims(results);
             let overlap = claims.into_iter().find(|c| c.id == "curves-overlap");
             if let Some(claim) = overlap.filter(|c| c.verdict != Verdict::NotTested) {
-                let text =
-                    claim.measured.split(" cells meet").next().unwrap_or_default().to_string();
-                let text = text.rsplit_once(". ").map_or(text.clone(), |t| t.0.to_string());
-                said.push(format!("Between the curves of OSH, FROSH and DFROSH: {}", lower(&text)));
+                // Its numbers, without what comes of them: that is the table's.
+                let numbers = claim.measured.rsplit_once(". ").map_or("", |m| m.0);
+                said.push(format!("OSH, FROSH and DFROSH: {}", lower(numbers)));
             }
         }
         _ => {
             if let Some(r) = sentence(results, "train-time", |r| r.seconds, "OSH", "FROSH") {
                 let (low, high) = paper::ratios("OSH", "FROSH");
                 said.push(format!(
-                    "OSH takes {} times FROSH’s time, in the median over cells (with the range); in the paper {} to {} times",
+                    "OSH takes {} times FROSH’s time, in the median over cells (with the range); \
+                     in the paper {} to {} times",
                     r.times(),
                     factor(low),
                     factor(high)
@@ -225,55 +231,80 @@ pub(super) fn caption(results: &Results, id: &str) -> String {
     };
     let what = match id {
         "figure-2" => {
-            "Error: |A′A − B′B|₂ / |A|²<sub>F</sub> of a sketch B of l rows of made-up data A (ten directions of falling \
-             strength and noise, as in the paper). m is the number of rows that FFD compresses at a time. All axes are \
+            "Error: |A′A − B′B|₂ / |A|²<sub>F</sub> of a sketch B of l rows of made-up data A \
+             (ten directions of falling \
+             strength and noise, as in the paper). m is the number of rows that FFD compresses at \
+             a time. All axes are \
              logarithmic."
         }
         "figure-3" => {
-            "Seconds of sketching on one thread, for the sketches of Figure 2. All axes are logarithmic."
+            "Seconds of sketching on one thread, for the sketches of Figure 2. All axes are \
+             logarithmic."
         }
         "figure-4" => {
-            "The data comes in ten parts; after each, the whole base is encoded anew and searched. Panels of one data set \
+            "The data comes in ten parts; after each, the whole base is encoded anew and \
+             searched. Panels of one data set \
              share their vertical axis."
         }
         "figure-5" => {
-            "PCA, PCA-RR and PCA-ITQ are not in the paper: exact principal components, with no rotation, a random one, and a \
+            "PCA, PCA-RR and PCA-ITQ are not in the paper: exact principal components, with no \
+             rotation, a random one, and a \
              learned one."
         }
         "figure-6" => {
-            "Precision and recall of the nearest codes, pooled over queries, as their number grows. The marks tell curves \
+            "Precision and recall of the nearest codes, pooled over queries, as their number \
+             grows. The marks tell curves \
              apart; they are not single measurements."
         }
         _ => {
-            "Filled: measured here, as a multiple of FROSH’s time for the same code length (the numbers 32, 64, 128); bars \
-             are the range over repeats. Hollow: the same ratio in the paper’s Table 2. Left of the dashed line is faster \
-             than FROSH. “+ ITQ” is what a learned rotation adds to OSH, FROSH and DFROSH."
+            "Filled: measured here, as a multiple of FROSH’s time for the same code length (the \
+             numbers 32, 64, 128); bars \
+             are the range over repeats. Hollow: the same ratio in the paper’s Table 2. Left of \
+             the dashed line is faster \
+             than FROSH. “+ ITQ” is what a learned rotation adds to OSH, FROSH and DFROSH. In the \
+             tables, the paper’s seconds are those of its whole sets on its machine."
         }
     };
-    let repeats = if id == "table-2" { "" } else { repeats };
+    let repeats = match id {
+        "table-2" => "",
+        "figure-6" if !repeats.is_empty() => " Curves are means over repeats, bands their range.",
+        _ => repeats,
+    };
     format!("{what}{repeats}")
 }
 
 /// How things were measured, and on what.
 pub(super) fn how(results: &Results) -> String {
     let mut html = String::from(
-        "<p>Times are seconds of learning on one thread; making or reading data is not counted, nor is encoding. DFROSH’s time \
-         is that of its slowest worker and of the merge, as if its five workers were five machines. The paper’s times were \
+        "<p>Times are seconds of learning on one thread; making or reading data is not counted, \
+         nor is encoding. DFROSH’s time \
+         is that of its slowest worker and of the merge, as if its five workers were five \
+         machines. The paper’s times were \
          taken in MATLAB on another machine, so only ratios to FROSH’s time are compared.</p>\n\
-         <p>MAP is the mean over queries of the average precision of the whole Hamming ranking. Relevant are the 2 % of the \
-         base that are nearest by Euclidean distance. Ties, which Hamming distances are full of, count by their expectation \
-         over random order. The paper describes an area under the precision-recall curve, which is close but not equal, so \
+         <p>MAP is the mean over queries of the average precision of the whole Hamming ranking. \
+         Relevant are the 2 % of the \
+         base that are nearest by Euclidean distance. Ties, which Hamming distances are full of, \
+         count by their expectation \
+         over random order. The paper describes an area under the precision-recall curve, which \
+         is close but not equal, so \
          values are not comparable to its figures; relations between methods are.</p>\n\
-         <p>OCH-style is our own version of Ordinal Constraint Hashing after its published description; it is not the \
+         <p>OCH-style is our own version of Ordinal Constraint Hashing after its published \
+         description; it is not the \
          authors’ program.</p>\n",
     );
     html += if results.run.no_rotation {
-        "<p>Codes are signs of principal components without a rotation, as Algorithm 1 is printed.</p>\n"
+        "<p>Codes are signs of principal components without a rotation, as Algorithm 1 is \
+         printed.</p>\n"
     } else {
-        "<p>Codes of OSH, FROSH and DFROSH are turned as frosh does by default, by a rotation that is learned on a sample of \
-         rows (ITQ); Algorithm 1 is printed without one. What that costs is seen by PCA, exact components without a rotation, beside PCA-RR and PCA-ITQ in Figure 5. The rotation of training times \
-         is random, which costs next to nothing; what the learned one adds is shown apart, as “+ ITQ”. It does not depend on \
-         the number of rows. The sketch has l = 2r rows and FROSH’s blocks m = 4d, to a power of two, or fewer where the \
+        "<p>Codes of OSH, FROSH and DFROSH are turned as frosh does by default, by a rotation \
+         that is learned on a sample of \
+         rows (ITQ); Algorithm 1 is printed without one. What that costs is seen by PCA, exact \
+         components without a rotation, beside PCA-RR and PCA-ITQ in Figure 5. The rotation of \
+         training times \
+         is random, which costs next to nothing; what the learned one adds is shown apart, as “+ \
+         ITQ”. It does not depend on \
+         the number of rows. The sketch has l = 2r rows and FROSH’s blocks m = 4d, to a power of \
+         two, or fewer where the \
          data would not fill eight of these.</p>\n"
     };
     let names = data_sets(&results.records);
@@ -286,8 +317,10 @@ pub(super) fn how(results: &Results) -> String {
         html += "<p>No data set was replaced by a stand-in.</p>\n";
     } else {
         html += &format!(
-            "<p><strong>Stand-ins.</strong> {} could not be had. In {} place stands made-up data with clusters and a \
-             power-law spectrum, of the size shown, marked “(stand-in)” everywhere. Times depend on the size, hardly on the values; \
+            "<p><strong>Stand-ins.</strong> {} could not be had. In {} place stands made-up data \
+             with clusters and a \
+             power-law spectrum, of the size shown, marked “(stand-in)” everywhere. Times depend \
+             on the size, hardly on the values; \
              accuracy on the real set may differ.</p>\n",
             escape(&list(&stand_ins)),
             if stand_ins.len() == 1 { "its" } else { "their" }
