@@ -20,9 +20,8 @@ const SKETCHED: [&str; 3] = ["OSH", "FROSH", "DFROSH"];
 const OCH: &str = "The program that the paper ran for OCH was not released; ours is made after \
  its description and may be \
     weaker or stronger.";
-const SMALL_BLOCKS: &str = "FROSH’s sketch has compression’s error on top of OSH’s, about \
- sqrt(m/(n q)): it shows where few \
-    blocks of m rows were seen.";
+const SMALL_BLOCKS: &str = "Probably compression: its error, about sqrt(m/(n q)), comes on top of OSH’s and shows where \
+    few blocks of m rows were seen.";
 
 pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
     let rounds = cells(results, "rounds", |r| r.map);
@@ -48,7 +47,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
          printed: components of small \
          variance get as many bits as large ones, and random projections can do better."
     } else {
-        "LSH gains with every bit, while components beyond the data’s own dimension add little: \
+        "Probably because LSH gains with every bit, while components beyond the data’s own dimension add little: \
          long codes and flat spectra \
          bring the two together."
     };
@@ -89,9 +88,8 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
         },
         Rule {
             why: Some(
-                "Where the rows come in no particular order, the first tenth already tells the \
-                 principal components, and \
-                 later rounds change little.",
+                "Probably because the first tenth of the rows, which come in no particular order, already \
+                 tells the principal components: later rounds change MAP by little more than chance.",
             ),
             ..rule(
                 "map-rises-with-rounds",

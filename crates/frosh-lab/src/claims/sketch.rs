@@ -121,7 +121,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "Slope of time over n",
             slopes(&time, "n"),
             Some(
-                "Work comes in blocks of m rows: where n is a few blocks only, it grows in steps.",
+                "Probably because work comes in blocks of m rows: where n is a few blocks only, it grows in steps.",
             ),
         ),
         rule(

@@ -18,7 +18,7 @@ const LEARNING: [&str; 5] = ["SGH", "OCH-style", "OSH", "FROSH", "DFROSH"];
 const MISSING: &str = "No records of these methods in the train-time experiment.";
 const LESS_TO_GAIN: &str = "Our OSH is not the paper’s: it shrinks by an eigenproblem of l rows \
  instead of a singular value \
-    decomposition of l by d, which leaves FROSH less to save.";
+    decomposition of l by d, which probably leaves FROSH less to save.";
 const OTHER_PROGRAMS: &str = "Our SGH and OCH-style are compiled, where the paper’s programs ran \
  in MATLAB; OCH-style learns \
     from a sample of fixed size, so its time hardly grows with the data.";
@@ -91,8 +91,7 @@ pub(super) fn rules(results: &Results) -> Vec<Rule<'_>> {
             "DFROSH’s time / FROSH’s",
             ratios(&time, "DFROSH", "FROSH", |v| v <= FIFTH),
             Some(
-                "Merging five sketches is work that FROSH does not have; on short streams it is \
-                 not small.",
+                "Probably the merge of five sketches, which FROSH does not have; on short streams it is not small.",
             ),
         ),
         rule(
