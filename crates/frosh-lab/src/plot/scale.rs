@@ -82,7 +82,12 @@ impl Scale {
                 let step = (span / 6.0).ceil().max(1.0) as i32;
                 let decades = self.low.floor() as i32..=self.high.ceil() as i32;
                 let inside = |v: &f64| (self.low..=self.high).contains(&v.log10());
-                let digits: &[f64] = if span < 2.2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+                // As many labels as fit: decades alone may be only two.
+                let digits: &[f64] = match span {
+                    s if s < 2.2 => &[1.0, 2.0, 5.0],
+                    s if s < 3.0 => &[1.0, 3.0],
+                    _ => &[1.0],
+                };
                 let labelled = decades.clone().filter(|d| d.rem_euclid(step) == 0);
                 let labelled = labelled.flat_map(|d| digits.iter().map(move |m| m * 10f64.powi(d)));
                 let minor =
