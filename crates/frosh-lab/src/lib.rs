@@ -2,6 +2,16 @@
 
 #![deny(missing_docs)]
 
+mod claims;
+mod paper;
+mod plot;
+mod report;
 mod results;
+#[cfg(test)]
+mod sample;
+mod summary;
+mod text;
 
+pub use claims::{Claim, OnData, Verdict, claims};
+pub use report::{figures, page};
 pub use results::{Machine, Record, Results, Run};
