@@ -21,64 +21,64 @@ pub(super) fn run(lab: &mut Lab<'_>, ground: &Ground, (map, curve): (bool, bool)
     lengths.sort_unstable();
     lengths.dedup();
     let tasks: Vec<_> = (0..lab.settings.repeats()).map(|r| lab.task(n, d, r, false)).collect();
-    for method in Method::ALL {
-        // Learners of one method: one for each code length, or one for all.
-        let groups: Vec<Vec<usize>> = methods::learners(&tasks[0], &[method], &lengths)?
-            .iter()
-            .map(|learner| learner.gives().into_iter().map(|(_, bits)| bits).collect())
-            .collect();
-        for group in groups {
-            let names: Vec<String> = group.iter().map(ToString::to_string).collect();
-            let what = match (map, curve && group.iter().any(|bits| long.contains(bits))) {
-                (true, true) => "bits and precision-recall",
-                (true, false) => "bits",
-                _ => "precision-recall",
-            };
-            let name = format!("{what} {} {} {} bits", ground.name, method.name(), names.join(","));
-            let limit = lab.settings.cell_seconds * group.len() as f64;
-            lab.cell(&name, 1, limit, |repeat| {
-                // Without any randomness, another repeat would measure the same.
-                if method == Method::Pca && repeat > 0 {
-                    return Ok(Vec::new());
-                }
-                let mut records = Vec::new();
-                for mut learner in methods::learners(&tasks[repeat as usize], &[method], &group)? {
-                    let (sketch_rows, block_rows) = learner.sizes();
-                    methods::learn(learner.as_mut(), &ground.base)?;
-                    for (method, bits) in learner.gives() {
-                        let encoder = learner.fit(method, bits)?;
-                        let base = encoder.encode(ground.base.view()?)?;
-                        let queries = encoder.encode(ground.queries.view()?)?;
-                        let result = ground.measure(&queries, &base)?;
-                        let record = Record {
-                            data: ground.name.clone(),
-                            method: method.name().into(),
-                            rows: n,
-                            dim: d as u64,
-                            sketch_rows,
-                            block_rows,
-                            bits: Some(bits as u32),
-                            repeat,
-                            map: Some(result.map()),
-                            ..Record::default()
-                        };
-                        if curve && long.contains(&bits) {
-                            let points =
-                                result.curve().into_iter().map(|p| [p.recall, p.precision]);
-                            records.push(Record {
-                                experiment: "precision-recall".into(),
-                                curve: Some(points.collect()),
-                                ..record.clone()
-                            });
-                        }
-                        if map {
-                            records.push(Record { experiment: "bits".into(), ..record });
-                        }
+    // A cell for each learner: one code length, or all, or even several methods, as it serves them.
+    for given in methods::learners(&tasks[0], &Method::ALL, &lengths)? {
+        let given = given.gives();
+        let (mut names, mut group): (Vec<Method>, Vec<usize>) = given.into_iter().unzip();
+        names.dedup();
+        group.sort_unstable();
+        group.dedup();
+        let what = match (map, curve && group.iter().any(|bits| long.contains(bits))) {
+            (true, true) => "bits and precision-recall",
+            (true, false) => "bits",
+            _ => "precision-recall",
+        };
+        let whose: Vec<&str> = names.iter().map(|method| method.name()).collect();
+        let long_name: Vec<String> = group.iter().map(ToString::to_string).collect();
+        let (whose, length) = (whose.join(", "), long_name.join(", "));
+        let name = format!("{what} {} {whose} {length} bits", ground.name);
+        let limit = lab.settings.cell_seconds * group.len() as f64;
+        lab.cell(&name, 1, limit, |repeat| {
+            let mut records = Vec::new();
+            for mut learner in methods::learners(&tasks[repeat as usize], &names, &group)? {
+                let (sketch_rows, block_rows) = learner.sizes();
+                methods::learn(learner.as_mut(), &ground.base)?;
+                for (method, bits) in learner.gives() {
+                    // Without any randomness, another repeat would measure the same.
+                    if method == Method::Pca && repeat > 0 {
+                        continue;
+                    }
+                    let encoder = learner.fit(method, bits)?;
+                    let base = encoder.encode(ground.base.view()?)?;
+                    let queries = encoder.encode(ground.queries.view()?)?;
+                    let result = ground.measure(&queries, &base)?;
+                    let record = Record {
+                        data: ground.name.clone(),
+                        method: method.name().into(),
+                        rows: n,
+                        dim: d as u64,
+                        sketch_rows,
+                        block_rows,
+                        bits: Some(bits as u32),
+                        repeat,
+                        map: Some(result.map()),
+                        ..Record::default()
+                    };
+                    if curve && long.contains(&bits) {
+                        let points = result.curve().into_iter().map(|p| [p.recall, p.precision]);
+                        records.push(Record {
+                            experiment: "precision-recall".into(),
+                            curve: Some(points.collect()),
+                            ..record.clone()
+                        });
+                    }
+                    if map {
+                        records.push(Record { experiment: "bits".into(), ..record });
                     }
                 }
-                Ok(records)
-            })?;
-        }
+            }
+            Ok(records)
+        })?;
     }
     Ok(())
 }

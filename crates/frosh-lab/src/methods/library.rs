@@ -4,7 +4,7 @@
 //! of the slowest worker and of the merge.
 //!
 //! **Where we differ.** Where the rows of a learner are fewer than eight of the paper's blocks, m is the library's
-//! default: on FLICKR-25600 the paper's m = 102,400 is more than all rows. OSH, FROSH and DFROSH turn their
+//! default, or as much less as it takes for eight blocks: on FLICKR-25600 the paper's m = 102,400 is more than all rows. OSH, FROSH and DFROSH turn their
 //! directions as the library does by default (ITQ on a sample of rows); Algorithm 1 is printed without a rotation,
 //! and with that literally (`--no-rotation`) all three fall behind LSH.
 
@@ -17,15 +17,17 @@ const WORKERS: u64 = 5;
 /// Blocks of the paper's height that rows must fill.
 const BLOCKS: u64 = 8;
 
-/// The configuration of FD (`osh`) or FFD for a stream of `rows` rows, learning on one thread.
-pub(crate) fn frosh_config(method: frosh::Method, dim: usize, rows: u64, l: usize) -> Config {
+/// The configuration for a stream of `rows` rows, learning on one thread.
+fn config(method: frosh::Method, dim: usize, rows: u64, l: usize) -> Result<Config> {
     let config = Config::new(dim).method(method).sketch_rows(l).threads(1);
-    let paper = Config::paper_block_rows(dim);
-    if paper >= (l / 2).next_power_of_two() && rows >= BLOCKS * paper as u64 {
-        config.block_rows(paper)
-    } else {
-        config
+    let least = l.next_power_of_two();
+    let paper = Config::paper_block_rows(dim).max(least);
+    if rows >= BLOCKS * paper as u64 {
+        return Ok(config.block_rows(paper));
     }
+    let fits = 1 << (rows / BLOCKS).max(1).ilog2();
+    let default = config.resolved_block_rows()?;
+    Ok(config.block_rows(default.min(fits).max(least)))
 }
 
 /// A sketcher for codes of `bits` bits by one of the methods of the library.
@@ -36,7 +38,7 @@ pub(crate) fn sketcher(task: &Task, method: Method, bits: usize, worker: u64) ->
         Method::Dfrosh => (frosh::Method::Frosh, task.rows / WORKERS),
         _ => (frosh::Method::Frosh, task.rows),
     };
-    let mut config = frosh_config(kind, task.dim, rows, 2 * bits).seed(task.seed).worker(worker);
+    let mut config = config(kind, task.dim, rows, 2 * bits)?.seed(task.seed).worker(worker);
     if task.timed || task.no_rotation || method == Method::Lsh {
         config = config.reservoir_rows(0);
     }
@@ -81,6 +83,8 @@ pub(super) struct Sketching {
     method: Method,
     bits: usize,
     workers: Vec<Sketcher>,
+    /// What the workers learned, once the pass is over.
+    sketches: Vec<Sketch>,
     /// Seconds of each worker.
     seconds: Vec<f64>,
     seen: u64,
@@ -93,7 +97,24 @@ impl Sketching {
         let workers: Result<Vec<_>> = (0..count).map(|w| sketcher(task, method, bits, w)).collect();
         let (workers, seconds) = (workers?, vec![0.0; count as usize]);
         let sizes = sizes(method, &workers[0]);
-        Ok(Self { task: task.clone(), method, bits, workers, seconds, seen: 0, sizes })
+        Ok(Self {
+            task: task.clone(),
+            method,
+            bits,
+            workers,
+            sketches: Vec::new(),
+            seconds,
+            seen: 0,
+            sizes,
+        })
+    }
+}
+
+#[cfg(test)]
+impl Sketching {
+    /// Rows of each worker.
+    pub(super) fn shares(&self) -> Vec<u64> {
+        self.workers.iter().map(Sketcher::rows).collect()
     }
 }
 
@@ -123,13 +144,25 @@ impl Learner for Sketching {
         Ok(())
     }
 
+    fn end_pass(&mut self) -> Result<()> {
+        for (worker, own) in self.workers.drain(..).zip(&mut self.seconds) {
+            let (seconds, sketch) = timed(|| worker.finish());
+            *own += seconds;
+            self.sketches.push(sketch);
+        }
+        Ok(())
+    }
+
     fn fit(&mut self, _: Method, bits: usize) -> Result<Encoder> {
-        let mut sketches: Vec<Sketch> = self.workers.drain(..).map(Sketcher::finish).collect();
-        let sketch = match sketches.len() {
-            1 => sketches.remove(0),
-            _ => Sketch::merge_on(&Pool::ONE, &sketches)?,
+        let merged;
+        let sketch = match self.sketches.as_slice() {
+            [one] => one,
+            several => {
+                merged = Sketch::merge_on(&Pool::ONE, several)?;
+                &merged
+            }
         };
-        let rotation = rotation(&self.task, &sketch, bits);
+        let rotation = rotation(&self.task, sketch, bits);
         let pool = if self.task.timed { &Pool::ONE } else { Pool::all() };
         Ok(Encoder::Frosh(Box::new(sketch.hasher_on(pool, bits, rotation)?)))
     }

@@ -12,8 +12,12 @@
 //! | OCH-style | 1, which takes a sample; then many over that | `och.rs` |
 
 mod encoder;
+mod lanczos;
 mod library;
+mod och;
+mod ordinal;
 mod pca;
+mod sgh;
 
 pub(crate) use encoder::Encoder;
 pub(crate) use library::{rotation, sizes, sketcher};
@@ -112,15 +116,16 @@ pub(crate) trait Learner {
     }
 }
 
-/// Rows below which a d x d matrix is within reach: batch PCA of FLICKR-25600's shape would keep 5 GB and take
-/// hours for its eigenvectors.
-const MOST_PCA_DIM: usize = 4096;
+/// Dimension up to which a d x d matrix is within reach: at 4,096 its eigenvectors take most of a minute, at the 25,600
+/// of FLICKR-25600 they would take hours.
+const MOST_PCA_DIM: usize = 2048;
 
 /// Whether a method can be run on rows of `dim` values with codes of `bits` bits.
 pub(crate) fn possible(method: Method, dim: usize, bits: usize) -> bool {
     match method {
         Method::Lsh => true,
         Method::Pca | Method::PcaRr | Method::PcaItq => bits <= dim && dim <= MOST_PCA_DIM,
+        Method::Sgh => bits <= sgh::ANCHORS as usize,
         _ => bits <= dim,
     }
 }
@@ -146,7 +151,8 @@ pub(crate) fn learners(
                     all.push(Box::new(library::Sketching::new(task, method, bits)?));
                 }
             }
-            Method::Sgh | Method::Och => {}
+            Method::Sgh => all.push(Box::new(sgh::Sgh::new(task, bits))),
+            Method::Och => all.push(Box::new(och::Och::new(task, bits))),
             Method::Pca | Method::PcaRr | Method::PcaItq => {
                 pca.extend(bits.into_iter().map(|b| (method, b)));
             }
@@ -173,3 +179,6 @@ pub(crate) fn timed<R>(work: impl FnOnce() -> R) -> (f64, R) {
     let result = work();
     (start.elapsed().as_secs_f64(), result)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,268 @@
+//! The ordinal loss of OCH-style hashing, and descent on it.
+//!
+//! With landmarks Y (L x D), codes are relaxed to H = tanh(Y W), W'W = I. For a landmark a, one of its 10 most similar
+//! landmarks i, and any j that is less similar to a than i, h_a.h_i should exceed h_a.h_j:
+//!
+//! ```text
+//! loss = mean over (a, i, j) of logistic( (h_a.h_j - h_a.h_i) / sqrt(r) )
+//! ```
+//!
+//! The division keeps the argument of one size for all r. The gradient G is projected on the tangent space,
+//! T = G - W sym(W'G), and a step is retracted to the polar factor of W - t T, which is
+//! (W - t T)(I + t^2 T'T)^(-1/2): one eigenproblem serves all t that Armijo's rule tries.
+//!
+//! **Cost.** A step with b anchors: b 10 L exponentials for each t, products of L D r, one eigenproblem of size r.
+
+use crate::error::Result;
+use crate::linalg;
+use faer::{Mat, MatRef};
+
+/// Most similar landmarks that are to stay so, and those that the width of the affinity is taken from.
+const NEAR: usize = 10;
+const WIDTH_NEAR: usize = 16;
+const WIDTH: f64 = 0.35;
+/// The share of the promised decrease that a step must bring.
+const ARMIJO: f64 = 1e-4;
+/// Lengths that a step tries.
+const TRIES: usize = 8;
+
+/// Landmarks and the order of their similarities.
+pub(super) struct Ordinal {
+    y: Mat<f64>,
+    /// For each landmark the others, most similar first, with their affinities.
+    order: Vec<Vec<(u32, f64)>>,
+}
+
+impl Ordinal {
+    /// From projected landmarks and the distances between the landmarks as they were.
+    pub(super) fn new(y: Mat<f64>, distances: &Mat<f64>) -> Self {
+        let count = y.nrows();
+        let spread: Vec<f64> = (0..count)
+            .map(|i| {
+                let mut far: Vec<f64> =
+                    (0..count).filter(|j| *j != i).map(|j| distances[(i, j)]).collect();
+                far.sort_by(f64::total_cmp);
+                far.truncate(WIDTH_NEAR);
+                far.iter().sum::<f64>() / far.len().max(1) as f64
+            })
+            .collect();
+        let affinity = |i: usize, j: usize| {
+            let sigma = (WIDTH * 0.5 * (spread[i] + spread[j])).max(f64::MIN_POSITIVE);
+            let z = distances[(i, j)] / sigma;
+            // Logarithms keep the order of densities that are too small for numbers.
+            -0.5 * z * z - sigma.ln()
+        };
+        let order = (0..count)
+            .map(|a| {
+                let mut others: Vec<(u32, f64)> =
+                    (0..count).filter(|j| *j != a).map(|j| (j as u32, affinity(a, j))).collect();
+                others.sort_by(|x, y| y.1.total_cmp(&x.1).then(x.0.cmp(&y.0)));
+                others
+            })
+            .collect();
+        Self { y, order }
+    }
+
+    fn codes(&self, w: MatRef<'_, f64>) -> Mat<f64> {
+        let mut h = linalg::product(self.y.as_ref(), w);
+        for column in h.col_iter_mut() {
+            column.iter_mut().for_each(|x| *x = x.tanh());
+        }
+        h
+    }
+
+    /// Calls `visit` with (anchor's place, i, the less similar ones, the arguments of the logistic function for them) for
+    /// all pairs (a, i) of some anchors; the number of triplets.
+    fn triplets(
+        &self,
+        products: &Mat<f64>,
+        anchors: &[usize],
+        r: usize,
+        mut visit: impl FnMut(usize, usize, &[(u32, f64)], &[f64]),
+    ) -> usize {
+        let scale = 1.0 / (r as f64).sqrt();
+        let mut count = 0;
+        let (mut sorted, mut arguments) = (Vec::new(), Vec::new());
+        for (place, a) in anchors.iter().enumerate() {
+            let order = &self.order[*a];
+            sorted.clear();
+            sorted.extend(order.iter().map(|(j, _)| scale * products[(*j as usize, place)]));
+            for (rank, (i, similar)) in order.iter().take(NEAR).enumerate() {
+                // Equal similarities order nothing.
+                let from = rank + order[rank..].partition_point(|(_, s)| s >= similar);
+                arguments.clear();
+                arguments.extend(sorted[from..].iter().map(|x| x - sorted[rank]));
+                visit(place, *i as usize, &order[from..], &arguments);
+                count += arguments.len();
+            }
+        }
+        count
+    }
+
+    /// Products of all codes with those of the anchors: L x anchors.
+    fn products(h: &Mat<f64>, anchors: &[usize]) -> (Mat<f64>, Mat<f64>) {
+        let own = Mat::from_fn(anchors.len(), h.ncols(), |p, k| h[(anchors[p], k)]);
+        (linalg::product(h.as_ref(), own.transpose()), own)
+    }
+
+    /// The loss as seen from some anchors.
+    fn loss(&self, w: MatRef<'_, f64>, anchors: &[usize]) -> f64 {
+        let h = self.codes(w);
+        let (products, _) = Self::products(&h, anchors);
+        let mut sum = 0.0;
+        let count = self.triplets(&products, anchors, w.ncols(), |_, _, _, arguments| {
+            sum += arguments.iter().map(|x| logistic(*x)).sum::<f64>();
+        });
+        sum / count.max(1) as f64
+    }
+
+    /// The loss and its gradient with respect to W.
+    fn gradient(&self, w: MatRef<'_, f64>, anchors: &[usize]) -> (f64, Mat<f64>) {
+        let h = self.codes(w);
+        let (products, own) = Self::products(&h, anchors);
+        let mut by_product = Mat::<f64>::zeros(h.nrows(), anchors.len());
+        let mut sum = 0.0;
+        let count = self.triplets(&products, anchors, w.ncols(), |place, i, less, arguments| {
+            let mut pull = 0.0;
+            for ((j, _), x) in less.iter().zip(arguments) {
+                let y = logistic(*x);
+                sum += y;
+                by_product[(*j as usize, place)] += y * (1.0 - y);
+                pull += y * (1.0 - y);
+            }
+            by_product[(i, place)] -= pull;
+        });
+        let count = count.max(1) as f64;
+        let scale = 1.0 / ((w.ncols() as f64).sqrt() * count);
+        // d loss / d H: every code through its products with the anchors, and the anchors through theirs.
+        let mut by_code = linalg::product(by_product.as_ref(), own.as_ref());
+        let of_anchors = linalg::product(by_product.transpose(), h.as_ref());
+        for (place, a) in anchors.iter().enumerate() {
+            for k in 0..h.ncols() {
+                by_code[(*a, k)] += of_anchors[(place, k)];
+            }
+        }
+        for k in 0..h.ncols() {
+            for (g, h) in by_code.col_mut(k).iter_mut().zip(h.col(k).iter()) {
+                *g *= scale * (1.0 - h * h);
+            }
+        }
+        (sum / count, linalg::product(self.y.transpose(), by_code.as_ref()))
+    }
+
+    /// Descends from `w`, whose columns are orthonormal.
+    pub(super) fn descend(&self, mut w: Mat<f64>, steps: usize, batch: usize) -> Result<Mat<f64>> {
+        let (count, r) = (self.y.nrows(), w.ncols());
+        // How far to go, whatever the length of the gradient: one is a turn of about a right angle of one direction.
+        let farthest = (r as f64).sqrt();
+        let mut far = 0.1 * farthest;
+        for step in 0..steps {
+            let batch = batch.min(count);
+            let anchors: Vec<usize> = (0..batch).map(|b| (step * batch + b) % count).collect();
+            let (loss, g) = self.gradient(w.as_ref(), &anchors);
+            let cross = linalg::product(w.transpose(), g.as_ref());
+            let symmetric = Mat::from_fn(r, r, |i, j| 0.5 * (cross[(i, j)] + cross[(j, i)]));
+            let mut tangent = g - linalg::product(w.as_ref(), symmetric.as_ref());
+            let slope = tangent.norm_l2();
+            if slope < 1e-12 {
+                continue;
+            }
+            tangent *= faer::Scale(1.0 / slope);
+            let gram = linalg::product(tangent.transpose(), tangent.as_ref());
+            let (values, u) = linalg::eigen(gram.as_ref())?;
+            for _ in 0..TRIES {
+                let moved = &w - &tangent * faer::Scale(far);
+                let mut shrunk = u.clone();
+                for (j, value) in values.iter().enumerate() {
+                    let factor = 1.0 / (1.0 + far * far * value.max(0.0)).sqrt();
+                    shrunk.col_mut(j).iter_mut().for_each(|x| *x *= factor);
+                }
+                let root = linalg::product(shrunk.as_ref(), u.transpose());
+                let next = linalg::product(moved.as_ref(), root.as_ref());
+                if self.loss(next.as_ref(), &anchors) <= loss - ARMIJO * far * slope {
+                    w = next;
+                    far = (1.5 * far).min(farthest);
+                    break;
+                }
+                far = (0.5 * far).max(1e-6);
+            }
+        }
+        // Rounding of three hundred steps.
+        linalg::polar(w.as_ref())
+    }
+}
+
+fn logistic(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn example(count: usize, dims: usize) -> Ordinal {
+        let y = linalg::gaussian(&mut Random::new(4, 4), count, dims);
+        let distances = Mat::from_fn(count, count, |i, j| {
+            (0..dims).map(|k| (y[(i, k)] - y[(j, k)]).powi(2)).sum::<f64>().sqrt()
+        });
+        Ordinal::new(y, &distances)
+    }
+
+    #[test]
+    fn the_loss_is_the_mean_over_triplets_of_the_definition() {
+        let (ordinal, r) = (example(24, 5), 3);
+        let w = linalg::random_orthonormal(&mut Random::new(1, 1), 5, r);
+        let h = ordinal.codes(w.as_ref());
+        let dot = |a: usize, b: usize| (0..r).map(|k| h[(a, k)] * h[(b, k)]).sum::<f64>();
+        let (mut sum, mut count) = (0.0, 0);
+        for a in [2usize, 9] {
+            let near: Vec<_> = ordinal.order[a].clone();
+            for (i, si) in &near[..NEAR] {
+                for (j, sj) in &near {
+                    if sj < si {
+                        let x = dot(a, *j as usize) - dot(a, *i as usize);
+                        sum += 1.0 / (1.0 + (-x / (r as f64).sqrt()).exp());
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert!((ordinal.loss(w.as_ref(), &[2, 9]) - sum / f64::from(count)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_finite_differences() {
+        let ordinal = example(30, 6);
+        let w = linalg::random_orthonormal(&mut Random::new(2, 1), 6, 4);
+        let anchors = [0, 7, 19];
+        let (loss, gradient) = ordinal.gradient(w.as_ref(), &anchors);
+        assert!((loss - ordinal.loss(w.as_ref(), &anchors)).abs() < 1e-14);
+        let step = 1e-6;
+        for (i, k) in [(0, 0), (1, 3), (5, 2), (3, 1)] {
+            let at = |by: f64| {
+                let mut moved = w.clone();
+                moved[(i, k)] += by;
+                ordinal.loss(moved.as_ref(), &anchors)
+            };
+            let slope = (at(step) - at(-step)) / (2.0 * step);
+            assert!((slope - gradient[(i, k)]).abs() < 1e-8, "{slope} {}", gradient[(i, k)]);
+        }
+    }
+
+    #[test]
+    fn descent_lowers_the_loss_and_keeps_w_orthonormal() {
+        let ordinal = example(60, 8);
+        let all: Vec<usize> = (0..60).collect();
+        let start = linalg::random_orthonormal(&mut Random::new(3, 1), 8, 5);
+        let before = ordinal.loss(start.as_ref(), &all);
+        let w = ordinal.descend(start, 60, 60).unwrap();
+        assert!(ordinal.loss(w.as_ref(), &all) < before);
+        let gram = w.transpose() * &w;
+        for i in 0..5 {
+            for j in 0..5 {
+                assert!((gram[(i, j)] - f64::from(u8::from(i == j))).abs() < 1e-12);
+            }
+        }
+    }
+}
