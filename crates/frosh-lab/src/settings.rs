@@ -131,26 +131,32 @@ impl Settings {
         fit.min(if self.quick { 20_000 } else { 200_000 })
     }
 
-    /// The names of the sets that an experiment on codes uses, in order.
+    /// The names of the sets that an experiment on codes uses, in order: where only files are named, those; else the
+    /// paper's sets or their stand-ins, and files.
     pub(crate) fn set_names(&self, purpose: Purpose) -> Result<Vec<String>> {
+        let (files, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            self.data.iter().partition(|path| path.is_file());
+        let own = files.iter().map(|path| path.to_string_lossy().into_owned());
+        if folders.is_empty() && !files.is_empty() {
+            return Ok(own.collect());
+        }
+        let folders = self.folders();
         let mut names = Vec::new();
         for name in ["mnist", "cifar10-gist"] {
-            if !self.folders().is_empty() && data::find(&self.folders(), name)?.is_some() {
+            if data::find(&folders, name)?.is_some() {
                 names.push(name.to_owned());
             }
         }
         for name in ["gist1m", "flickr25600"] {
-            let real = !self.quick
-                && !self.folders().is_empty()
-                && data::find(&self.folders(), name)?.is_some();
+            // A quick look does not go through gigabytes.
+            let real = !self.quick && data::find(&folders, name)?.is_some();
             names.push(if real { name.to_owned() } else { format!("{name}-stand-in") });
         }
-        let own = |path: &&PathBuf| path.is_file();
-        names.extend(self.data.iter().filter(own).map(|path| path.to_string_lossy().into_owned()));
-        // With real sets at hand, stand-ins add little to a quick look at MAP.
+        // Nor, with real sets at hand, at every made-up one.
         if self.quick && purpose == Purpose::Map && names.len() > 2 {
             names.retain(|name| name != "flickr25600-stand-in");
         }
+        names.extend(own);
         Ok(names)
     }
 

@@ -207,3 +207,52 @@ fn csv(experiment: Experiment, records: &[&Record]) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(out: &Path, resume: bool) -> Settings {
+        Settings { out: out.to_owned(), resume, quick: true, ..Settings::default() }
+    }
+
+    fn record(repeat: u32, map: f64) -> Record {
+        let (experiment, data) = ("bits".into(), "a, \"b\"".into());
+        Record { experiment, data, repeat, map: Some(map), ..Record::default() }
+    }
+
+    #[test]
+    fn a_run_goes_on_where_it_stopped_and_only_if_asked_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let mut store = Store::open(&settings(&out, false)).unwrap();
+        store.add(record(0, 0.25));
+        store.finish("cell #0").unwrap();
+        drop(store);
+        let refused = Store::open(&settings(&out, false)).err().unwrap().to_string();
+        assert!(refused.contains("--resume") && refused.contains("--out"), "{refused}");
+        let other = Settings { queries: Some(7), ..settings(&out, true) };
+        assert!(Store::open(&other).err().unwrap().to_string().contains("--queries"));
+
+        let mut store = Store::open(&settings(&out, true)).unwrap();
+        assert!(store.is_finished("cell #0") && !store.is_finished("cell"));
+        // The same cell again replaces what it measured; another repeat is added.
+        store.add(record(0, 0.5));
+        store.add(record(1, 0.75));
+        store.save().unwrap();
+        let maps: Vec<_> = store.results().records.iter().filter_map(|r| r.map).collect();
+        assert_eq!(maps, [0.5, 0.75]);
+        let back: Results = read_json(&out.join("results.json")).unwrap();
+        assert_eq!(&back, store.results());
+        let table = std::fs::read_to_string(out.join("bits.csv")).unwrap();
+        assert_eq!(table.lines().count(), 3);
+        assert!(table.contains("\"a, \"\"b\"\"\","), "{table}");
+    }
+
+    #[test]
+    fn what_is_no_file_of_results_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("results.json"), "[1]").unwrap();
+        assert!(matches!(Store::open(&settings(folder.path(), true)), Err(Error::File { .. })));
+    }
+}

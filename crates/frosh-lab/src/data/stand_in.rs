@@ -173,7 +173,8 @@ mod tests {
             let mut y = x.clone();
             hadamard(&mut y);
             for (i, y) in y.iter().enumerate() {
-                let sign = |j: usize| if (i & j).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                let sign =
+                    |j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
                 assert_eq!(*y, (0..n).map(|j| sign(j) * x[j]).sum::<f32>());
             }
         }

@@ -61,6 +61,7 @@ pub fn run(
         train_time::run(&mut lab)?;
     }
     lab.store.save()?;
+    // The page to read is made from what is in memory here, as `report.html` beside the other files.
     Ok(lab.store.results().clone())
 }
 
