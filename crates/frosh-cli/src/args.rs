@@ -69,6 +69,8 @@ pub(crate) enum Verb {
     Inspect(verbs::inspect::Inspect),
     /// Turn vectors from one format into another
     Convert(verbs::convert::Convert),
+    /// Measure what the paper measured: its figures and its table, on this machine
+    Lab(verbs::lab::Lab),
     /// Print a completion script for a shell
     Completions(verbs::completions::Completions),
     /// Write the manual pages

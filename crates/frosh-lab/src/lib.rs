@@ -1,17 +1,34 @@
 //! The paper's evaluation, from one command: its figures, its table, and its claims, with a page to read.
+//!
+//! [`run`] makes the experiments and keeps their [`Results`] in a folder; [`catalogue`] tells which of the paper's data
+//! sets are there. `data/` has the sets and their stand-ins, `methods/` what is compared, `experiments/` a file for each
+//! figure, `store.rs` the files that are written.
 
 #![deny(missing_docs)]
 
 mod claims;
+mod data;
+mod error;
+mod experiments;
+mod linalg;
+mod machine;
+mod methods;
 mod paper;
 mod plot;
+mod random;
 mod report;
 mod results;
 #[cfg(test)]
 mod sample;
+mod settings;
+mod store;
 mod summary;
 mod text;
 
 pub use claims::{Claim, OnData, Verdict, claims};
+pub use data::{Found, catalogue};
+pub use error::{Error, Result};
+pub use experiments::run;
 pub use report::{figures, page};
 pub use results::{Machine, Record, Results, Run};
+pub use settings::{Experiment, Settings};

@@ -15,7 +15,8 @@ pub struct Record {
     /// The data set: `synthetic`, `mnist`, `cifar10-gist`, `gist1m`, `flickr25600`, a file's name. Made-up data that
     /// stands in for a set has `-stand-in` at the end of its name.
     pub data: String,
-    /// The method: `FD`, `FFD`, `LSH`, `OSH`, `FROSH`, `DFROSH`, `SGH`, `OCH-style`, `PCA`, `PCA-RR`, `PCA-ITQ`.
+    /// The method: `FD`, `FFD`, `LSH`, `OSH`, `FROSH`, `DFROSH`, `SGH`, `OCH-style`, `PCA`, `PCA-RR`, `PCA-ITQ`. For
+    /// `train-time` also `ITQ`: what that rotation adds to OSH, FROSH or DFROSH, whose times are without it.
     pub method: String,
     /// For `sketch`: what is varied, `l`, `n` or `d`.
     pub sweep: Option<String>,

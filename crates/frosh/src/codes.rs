@@ -20,6 +20,13 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HasherId(pub(crate) u128);
 
+impl HasherId {
+    /// The name of a hash function that is not of this library, for its codes to be compared and measured.
+    pub fn foreign(name: u128) -> Self {
+        Self(name)
+    }
+}
+
 impl fmt::Display for HasherId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)

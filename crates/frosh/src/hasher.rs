@@ -171,12 +171,17 @@ impl Sketch {
     /// A hasher of `bits` bits. For LSH, whose directions are random already, the rotation must be
     /// [`Rotation::None`].
     pub fn hasher_with(&self, bits: usize, rotation: Rotation) -> Result<Hasher> {
+        self.hasher_on(Pool::all(), bits, rotation)
+    }
+
+    /// [`Sketch::hasher_with`] on these threads.
+    pub fn hasher_on(&self, pool: &Pool, bits: usize, rotation: Rotation) -> Result<Hasher> {
         self.check_bits(bits, rotation)?;
         let (w, values, rank) = if self.method == Method::Lsh {
             (self.gaussian(bits), Vec::new(), 0)
         } else {
             let principal = self.principal(bits);
-            let w = self.rotated(&principal, rotation);
+            let w = self.rotated(pool, &principal, rotation);
             (w, principal.values, principal.rank)
         };
         let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.rows as f64)).sqrt();
@@ -244,7 +249,7 @@ impl Sketch {
     }
 
     /// W = V R.
-    fn rotated(&self, principal: &Principal, rotation: Rotation) -> Mat<f64> {
+    fn rotated(&self, pool: &Pool, principal: &Principal, rotation: Rotation) -> Mat<f64> {
         let v = &principal.vectors;
         let r = v.ncols();
         let stream = &mut Stream::new(self.seed, Purpose::Rotation, 0, 0);
@@ -258,7 +263,7 @@ impl Sketch {
                 let v = Mat::from_fn(self.dim, r, |i, j| v[(i, j)] as f32);
                 let mut sample = Mat::<f32>::zeros(rows.nrows(), r);
                 matmul(sample.as_mut(), Accum::Replace, rows, v.as_ref(), 1.0, Par::Seq);
-                Pool::all().install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
+                pool.install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
         };
         let mut w = Mat::zeros(v.nrows(), r);

@@ -167,6 +167,14 @@ impl Sketch {
 
     /// One sketch of all the rows that the given sketches have seen (DFROSH).
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
+        Self::merge_on(Pool::all(), sketches)
+    }
+
+    /// [`Sketch::merge`] on these threads.
+    pub fn merge_on<'a>(
+        pool: &Pool,
+        sketches: impl IntoIterator<Item = &'a Sketch>,
+    ) -> Result<Sketch> {
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
         parts.sort_by(|a, b| a.workers.cmp(&b.workers));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
@@ -174,7 +182,6 @@ impl Sketch {
             first.check_like(other)?;
         }
         let capacity = parts.iter().map(|p| p.sketch_rows()).min().unwrap_or(2);
-        let pool = Pool::all();
         let mut merged = (*first).clone();
         if capacity < first.sketch_rows() {
             merged.directions =

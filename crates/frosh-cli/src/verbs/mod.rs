@@ -9,6 +9,7 @@ pub(crate) mod eval;
 pub(crate) mod fit;
 pub(crate) mod index;
 pub(crate) mod inspect;
+pub(crate) mod lab;
 pub(crate) mod merge;
 pub(crate) mod search;
 pub(crate) mod sketch;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: &Cli) -> Result<()> {
         Verb::Index(verb) => verb.run(common),
         Verb::Inspect(verb) => verb.run(common),
         Verb::Convert(verb) => verb.run(common),
+        Verb::Lab(verb) => verb.run(common),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
     }

@@ -1,0 +1,68 @@
+//! The lab from the command line, on a small file.
+
+mod common;
+use common::{files, json, ok, run, values, write_npy};
+use serde_json::Value;
+
+const DIM: usize = 32;
+
+fn records(folder: &std::path::Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("out/results.json")).unwrap();
+    let results: Value = serde_json::from_str(&text).unwrap();
+    results["records"].as_array().unwrap().clone()
+}
+
+#[test]
+fn experiments_on_a_file_of_one_s_own_can_be_stopped_and_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("mine.npy"), &values(1500, DIM, 1), DIM);
+    let with = "--quick --data mine.npy --bits 8,16 --queries 20 --out out";
+    let summary = json(dir.path(), &format!("lab precision-recall {with} --repeats 2"));
+    // Nine methods, of which plain PCA has nothing to repeat.
+    assert_eq!(summary["records"]["precision-recall"], 17);
+    assert_eq!(records(dir.path()).len(), 17);
+
+    let again = run(dir.path(), &format!("lab rounds {with}"));
+    let errors = String::from_utf8(again.stderr).unwrap();
+    assert!(!again.status.success() && errors.contains("--resume"), "{errors}");
+
+    ok(dir.path(), &format!("lab rounds {with} --repeats 1 --resume"));
+    ok(dir.path(), &format!("lab train-time {with} --repeats 2 --resume --quiet"));
+    let all = records(dir.path());
+    let of = |experiment: &str| -> Vec<&Value> {
+        all.iter().filter(|r| r["experiment"] == experiment).collect()
+    };
+    assert_eq!(of("precision-recall").len(), 17);
+    // Three methods, two lengths, ten rounds.
+    assert_eq!(of("rounds").len(), 60);
+    for record in of("rounds") {
+        assert_eq!(record["data"], "mine");
+        let map = record["map"].as_f64().unwrap();
+        assert!(map > 0.0 && map <= 1.0);
+    }
+    for method in ["LSH", "OSH", "FROSH", "DFROSH", "SGH", "OCH-style", "PCA-ITQ"] {
+        let times: Vec<_> =
+            of("train-time").into_iter().filter(|r| r["method"] == method).collect();
+        assert_eq!(times.len(), 4, "{method}");
+        assert!(times.iter().all(|r| r["seconds"].as_f64().unwrap() > 0.0 && r["rows"] == 1500));
+    }
+    // Once more, and nothing is left to do.
+    ok(dir.path(), &format!("lab rounds {with} --repeats 1 --resume --quiet"));
+    assert_eq!(records(dir.path()), all);
+    for name in ["precision-recall.csv", "rounds.csv", "train-time.csv", "results.json"] {
+        assert!(files(&dir.path().join("out")).contains(&name.to_owned()), "{name}");
+    }
+}
+
+#[test]
+fn data_sets_are_looked_for_and_their_shapes_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = ok(dir.path(), "lab data --data .");
+    assert!(text.contains("gist1m") && text.contains("corpus-texmex"), "{text}");
+    std::fs::create_dir(dir.path().join("cifar10-gist512")).unwrap();
+    write_npy(&dir.path().join("cifar10-gist512/base.npy"), &values(10, DIM, 1), DIM);
+    let sets = json(dir.path(), "lab data --data .");
+    let cifar = sets.as_array().unwrap().iter().find(|s| s["name"] == "cifar10-gist").unwrap();
+    assert!(cifar["trouble"].as_str().unwrap().contains("60000 rows of 512"), "{cifar}");
+    assert!(!run(dir.path(), "lab data --data missing").status.success());
+}
