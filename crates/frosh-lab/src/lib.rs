@@ -2,7 +2,8 @@
 //!
 //! [`run`] makes the experiments and keeps their [`Results`] in a folder; [`catalogue`] tells which of the paper's data
 //! sets are there. `data/` has the sets and their stand-ins, `methods/` what is compared, `experiments/` a file for each
-//! figure, `store.rs` the files that are written.
+//! figure, `store.rs` the files that are written, `claims/` the paper's claims as numbers, `plot/` and `report/` the
+//! page.
 
 #![deny(missing_docs)]
 
@@ -15,6 +16,7 @@ mod machine;
 mod methods;
 mod paper;
 mod plot;
+mod publish;
 mod random;
 mod report;
 mod results;
@@ -29,6 +31,7 @@ pub use claims::{Claim, OnData, Verdict, claims};
 pub use data::{Found, catalogue};
 pub use error::{Error, Result};
 pub use experiments::run;
+pub use publish::{load, publish};
 pub use report::{figures, page};
 pub use results::{Machine, Record, Results, Run};
 pub use settings::{Experiment, Settings};

@@ -1,6 +1,6 @@
 //! The folder of results: written whole after every cell, so that an interrupted run keeps what it has.
 //!
-//! `results.json` holds everything; one CSV file for each experiment holds the same for spreadsheets; `cells.json`
+//! `results.json` holds everything, and `report.html` shows it; one CSV file for each experiment holds the same for spreadsheets; `cells.json`
 //! says which cells are finished, so that a resumed run does not repeat what was ended by its time limit.
 
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Seconds between two writings of the files, at least: a cell may take milliseconds.
-const PAUSE: f64 = 1.0;
+const PAUSE: f64 = 2.0;
 
 /// The results of a run, in memory and on disk.
 pub(crate) struct Store {
@@ -128,6 +128,8 @@ impl Store {
         }
         write(&self.folder.join("results.json"), &json(&self.results))?;
         write(&self.folder.join("cells.json"), &json(&self.finished))?;
+        // The page too, so that a run that is stopped, or takes an hour, can be looked at.
+        write(&self.folder.join("report.html"), crate::page(&self.results).as_bytes())?;
         self.saved = Some(Instant::now());
         Ok(())
     }
@@ -144,12 +146,12 @@ fn key(record: &Record) -> String {
     serde_json::to_string(&chosen).unwrap_or_default()
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
     // Maps with keys that are no strings are the only thing that could fail, and there are none.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     serde_json::from_slice(&bytes).map_err(|error| Error::File {
         path: path.to_owned(),

@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use frosh_lab::{Experiment, Found, Results, Settings};
+use frosh_lab::{Experiment, Found, Results, Settings, Verdict};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -19,8 +19,8 @@ use std::path::PathBuf;
   frosh lab all --data DIR --resume        go on where a run was stopped
   frosh lab train-time --data DIR --bits 64 --repeats 3 --out times
 
-Results are in the folder --out: results.json, and a CSV file for each experiment. They are written after every
-cell; a run that is stopped keeps what it has. Made-up data that stands in for a set has a name ending in
+Results are in the folder --out: report.html, a page to read; results.json and a CSV file for each experiment; the
+figures as SVG files. They are written after every cell; a run that is stopped keeps what it has. Made-up data that stands in for a set has a name ending in
 -stand-in. Whatever is timed runs on one thread, without the reading or making of data; keep the machine idle.")]
 pub(crate) struct Lab {
     /// What to measure
@@ -65,6 +65,8 @@ enum What {
     All,
     /// Nothing: only tell which data sets are there
     Data,
+    /// Nothing: only make the page again from the results in --out
+    Report,
     /// Figure 2: the error of FD and FFD (measured together with their time)
     SketchError,
     /// Figure 3: the time of FD and FFD (measured together with their error)
@@ -83,7 +85,7 @@ impl What {
     fn experiments(self) -> Vec<Experiment> {
         match self {
             What::All => Experiment::ALL.to_vec(),
-            What::Data => Vec::new(),
+            What::Data | What::Report => Vec::new(),
             What::SketchError | What::SketchTime => vec![Experiment::Sketch],
             What::Rounds => vec![Experiment::Rounds],
             What::Bits => vec![Experiment::Bits],
@@ -97,6 +99,11 @@ impl Lab {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         if self.what == What::Data {
             return self.tell_data(common);
+        }
+        if self.what == What::Report {
+            let results = frosh_lab::load(&self.out)?;
+            frosh_lab::publish(&results, &self.out)?;
+            return self.summary(common, &results);
         }
         let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
         let settings = Settings {
@@ -126,11 +133,15 @@ impl Lab {
         for record in &results.records {
             *counts.entry(&record.experiment).or_default() += 1;
         }
+        let claims = frosh_lab::claims(results);
+        let page = self.out.join("report.html");
         if common.json {
             return print_json(&json!({
                 "out": self.out,
+                "page": page,
                 "seconds": results.run.seconds,
                 "records": counts,
+                "claims": claims,
             }));
         }
         if common.quiet {
@@ -146,6 +157,16 @@ impl Lab {
         for (experiment, n) in counts {
             text += &format!("  {experiment:<18} {:>6}   {experiment}.csv\n", count(n));
         }
+        let verdicts = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+        text += &format!(
+            "of {} claims of the paper {} hold, {} hold in part, {} do not hold, {} were not tested\nthe page: {}\n",
+            claims.len(),
+            verdicts(Verdict::Holds),
+            verdicts(Verdict::InPart),
+            verdicts(Verdict::DoesNotHold),
+            verdicts(Verdict::NotTested),
+            page.display()
+        );
         print(&text)
     }
 

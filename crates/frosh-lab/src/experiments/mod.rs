@@ -61,7 +61,7 @@ pub fn run(
         train_time::run(&mut lab)?;
     }
     lab.store.save()?;
-    // The page to read is made from what is in memory here, as `report.html` beside the other files.
+    crate::publish(lab.store.results(), &settings.out)?;
     Ok(lab.store.results().clone())
 }
 

@@ -1,0 +1,28 @@
+//! The results as people look at them: the page, its figures as files, and the claims.
+
+use crate::error::{Error, Result};
+use crate::results::Results;
+use crate::{claims, figures, page, store};
+use std::path::Path;
+
+/// Reads the results in a folder.
+pub fn load(folder: &Path) -> Result<Results> {
+    let file = folder.join("results.json");
+    if !file.exists() {
+        return Err(Error::Usage(format!(
+            "{} holds no results.json: run an experiment with --out {0} first",
+            folder.display()
+        )));
+    }
+    store::read_json(&file)
+}
+
+/// Writes `report.html`, `claims.json` and the figures as SVG files into a folder.
+pub fn publish(results: &Results, folder: &Path) -> Result<()> {
+    store::write(&folder.join("report.html"), page(results).as_bytes())?;
+    let claims = claims(results);
+    store::write(&folder.join("claims.json"), &store::json(&claims))?;
+    figures(results)
+        .iter()
+        .try_for_each(|(name, svg)| store::write(&folder.join(name), svg.as_bytes()))
+}
