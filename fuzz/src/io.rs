@@ -27,6 +27,15 @@ fn write(bytes: &[u8]) -> &'static Path {
     path()
 }
 
+/// Calls `work` with a file of this name and content.
+pub fn with_file(name: &str, bytes: &[u8], work: impl FnOnce(&Path)) {
+    let folder = path().with_extension("folder");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join(name);
+    std::fs::write(&file, bytes).expect("the file for the input can be written");
+    work(&file);
+}
+
 /// Stops at what must not be: a panic in the reading thread, which shows only by its silence.
 fn expected(error: &Error) {
     assert!(!error.to_string().contains("stopped unexpectedly"), "{error}");

@@ -2,6 +2,7 @@
 //! checks of what was read, and mutation of files that carry checksums.
 
 pub mod hdf5;
+pub mod index;
 pub mod io;
 pub mod memory;
 pub mod parts;
