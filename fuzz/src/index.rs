@@ -41,7 +41,8 @@ fn template() -> &'static Template {
         writer.remove(&[9]).expect("space");
         drop(writer);
         let entries = std::fs::read_dir(&folder).expect("just made");
-        let names = entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned());
+        let names =
+            entries.map(|e| e.expect("readable").file_name().to_string_lossy().into_owned());
         let files = names
             .map(|name| {
                 let bytes = std::fs::read(folder.join(&name)).expect("just written");
@@ -78,9 +79,13 @@ pub fn index(bytes: &[u8]) {
     };
     match first % 5 {
         0 => replace("index.json", rest),
-        1 => match serde_json::from_slice(rest) {
-            Ok(content) => replace("index.json", &manifest(&content)),
-            Err(_) => return,
+        1 => match serde_json::from_slice::<Value>(rest) {
+            Ok(Value::Object(mut content)) => {
+                // Nobody guesses an id.
+                content.insert("model".into(), json!(template.hasher.id().to_string()));
+                replace("index.json", &manifest(&Value::Object(content)));
+            }
+            _ => return,
         },
         2 => {
             // A set of removed rows, with a checksum that fits.
