@@ -57,7 +57,7 @@ pub struct Settings {
     pub quick: bool,
     /// Repeats of each cell, at most; 10, or 3 if quick.
     pub repeats: Option<u32>,
-    /// Seconds after which a cell is not repeated any more.
+    /// Seconds after which a cell is not repeated any more; with 10, all at full size takes most of an hour.
     pub cell_seconds: f64,
     /// Queries of each evaluation; 1,000, or 200 if quick.
     pub queries: Option<u32>,
@@ -80,7 +80,7 @@ impl Default for Settings {
             out: PathBuf::from("frosh-lab"),
             quick: false,
             repeats: None,
-            cell_seconds: 60.0,
+            cell_seconds: 10.0,
             queries: None,
             bits: Vec::new(),
             no_rotation: false,
