@@ -169,9 +169,13 @@ impl Settings {
         };
         let (time, quick) = (purpose == Purpose::Time, self.quick);
         Ok(match name {
-            "gist1m-stand-in" if quick => stand_in(20_000, 960, 1.2, false),
+            "gist1m-stand-in" if quick => {
+                stand_in(if time { 40_000 } else { 20_000 }, 960, 1.2, false)
+            }
             "gist1m-stand-in" => stand_in(if time { 1_000_000 } else { 60_000 }, 960, 1.2, false),
-            "flickr25600-stand-in" if quick => stand_in(4_000, 4_096, 1.0, true),
+            "flickr25600-stand-in" if quick => {
+                stand_in(if time { 16_000 } else { 4_000 }, 4_096, 1.0, true)
+            }
             "flickr25600-stand-in" => {
                 stand_in(if time { 100_000 } else { 10_000 }, 25_600, 1.0, true)
             }
