@@ -57,7 +57,7 @@ pub struct Settings {
     pub quick: bool,
     /// Repeats of each cell, at most; 10, or 3 if quick.
     pub repeats: Option<u32>,
-    /// Seconds after which a cell is not repeated any more.
+    /// Seconds after which a cell is not repeated any more; with 10, all at full size takes most of an hour.
     pub cell_seconds: f64,
     /// Queries of each evaluation; 1,000, or 200 if quick.
     pub queries: Option<u32>,
@@ -80,7 +80,7 @@ impl Default for Settings {
             out: PathBuf::from("frosh-lab"),
             quick: false,
             repeats: None,
-            cell_seconds: 60.0,
+            cell_seconds: 10.0,
             queries: None,
             bits: Vec::new(),
             no_rotation: false,
@@ -169,9 +169,13 @@ impl Settings {
         };
         let (time, quick) = (purpose == Purpose::Time, self.quick);
         Ok(match name {
-            "gist1m-stand-in" if quick => stand_in(20_000, 960, 1.2, false),
+            "gist1m-stand-in" if quick => {
+                stand_in(if time { 40_000 } else { 20_000 }, 960, 1.2, false)
+            }
             "gist1m-stand-in" => stand_in(if time { 1_000_000 } else { 60_000 }, 960, 1.2, false),
-            "flickr25600-stand-in" if quick => stand_in(4_000, 4_096, 1.0, true),
+            "flickr25600-stand-in" if quick => {
+                stand_in(if time { 16_000 } else { 4_000 }, 4_096, 1.0, true)
+            }
             "flickr25600-stand-in" => {
                 stand_in(if time { 100_000 } else { 10_000 }, 25_600, 1.0, true)
             }

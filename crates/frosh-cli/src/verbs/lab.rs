@@ -38,8 +38,8 @@ pub(crate) struct Lab {
     /// Repeats of each cell at most; 10, or 3 with --quick
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeats: Option<u32>,
-    /// Seconds after which a cell is not repeated any more
-    #[arg(long, default_value_t = 60.0, value_name = "SECONDS")]
+    /// Seconds after which a cell is not repeated any more: more gives more repeats of what is slow
+    #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
     cell_seconds: f64,
     /// Queries of each evaluation; 1000, or 200 with --quick
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -222,7 +222,7 @@ impl Source for FileSource {
         self.vectors.dim()
     }
 
-    fn each(&self, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn first(&self, end: u64, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
         fn extend<T: Copy + Into<f64>>(to: &mut Vec<f32>, from: &[T]) {
             to.extend(from.iter().map(|x| -> f32 {
                 let wide: f64 = (*x).into();
@@ -232,8 +232,12 @@ impl Source for FileSource {
         let size = self.batch_rows() * self.dim();
         let mut waiting: Vec<f32> = Vec::with_capacity(2 * size);
         let mut batches = self.vectors.batches();
-        while let Some(batch) = batches.next()? {
-            for_values!(batch.values(), v => extend(&mut waiting, v));
+        let mut left = end.min(self.rows) as usize;
+        while left > 0 {
+            let Some(batch) = batches.next()? else { break };
+            let wanted = left.min(batch.len());
+            left -= wanted;
+            for_values!(batch.values(), v => extend(&mut waiting, &v[..wanted * batch.dim()]));
             let whole = waiting.len() / size * size;
             for part in waiting[..whole].chunks_exact(size) {
                 take(part)?;

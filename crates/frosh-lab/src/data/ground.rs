@@ -24,9 +24,8 @@ impl Memory {
     pub(crate) fn load(source: &dyn Source, most: u64) -> Result<Self> {
         let (dim, most) = (source.dim(), most.min(source.rows()) as usize);
         let mut values = Vec::with_capacity(most * dim);
-        source.each(&mut |rows| {
-            let wanted = (most * dim - values.len()).min(rows.len());
-            values.extend_from_slice(&rows[..wanted]);
+        source.first(most as u64, &mut |rows| {
+            values.extend_from_slice(rows);
             Ok(())
         })?;
         Ok(Self { values, dim })
@@ -52,8 +51,9 @@ impl Source for Memory {
         self.dim
     }
 
-    fn each(&self, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
-        self.values.chunks(self.batch_rows() * self.dim).try_for_each(take)
+    fn first(&self, end: u64, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        let end = end.min(self.rows()) as usize * self.dim;
+        self.values[..end].chunks(self.batch_rows() * self.dim).try_for_each(take)
     }
 }
 

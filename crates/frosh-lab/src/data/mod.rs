@@ -27,8 +27,13 @@ const BATCH_BYTES: usize = 8 << 20;
 pub(crate) trait Source {
     fn rows(&self) -> u64;
     fn dim(&self) -> usize;
+    /// Calls `take` with the first `end` rows, some at a time.
+    fn first(&self, end: u64, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()>;
+
     /// Calls `take` with all rows, some at a time.
-    fn each(&self, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()>;
+    fn each(&self, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        self.first(self.rows(), take)
+    }
 
     /// How many rows a batch has.
     fn batch_rows(&self) -> usize {

@@ -100,19 +100,20 @@ impl Source for StandIn {
         self.dim
     }
 
-    fn each(&self, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    fn first(&self, end: u64, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
         let mut scratch = vec![0f32; self.dim];
-        generate(self, take, |number, to| self.row(number, &mut scratch, to))
+        generate(self, end, take, |number, to| self.row(number, &mut scratch, to))
     }
 }
 
-/// Makes all rows of a source, batch by batch.
+/// Makes the first rows of a source, batch by batch.
 pub(super) fn generate(
     source: &dyn Source,
+    end: u64,
     take: &mut dyn FnMut(&[f32]) -> Result<()>,
     mut make: impl FnMut(u64, &mut [f32]),
 ) -> Result<()> {
-    let (dim, rows, height) = (source.dim(), source.rows(), source.batch_rows());
+    let (dim, rows, height) = (source.dim(), end.min(source.rows()), source.batch_rows());
     let mut batch = vec![0f32; height * dim];
     for from in (0..rows).step_by(height) {
         let count = (height as u64).min(rows - from) as usize;

@@ -58,8 +58,8 @@ impl Source for Synthetic {
         self.dim
     }
 
-    fn each(&self, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
-        super::stand_in::generate(self, take, |number, to| self.row(number, to))
+    fn first(&self, end: u64, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        super::stand_in::generate(self, end, take, |number, to| self.row(number, to))
     }
 }
 

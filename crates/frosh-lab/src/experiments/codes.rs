@@ -37,7 +37,7 @@ pub(super) fn run(lab: &mut Lab<'_>, ground: &Ground, (map, curve): (bool, bool)
         let long_name: Vec<String> = group.iter().map(ToString::to_string).collect();
         let (whose, length) = (whose.join(", "), long_name.join(", "));
         let name = format!("{what} {} {whose} {length} bits", ground.name);
-        let limit = lab.settings.cell_seconds * group.len() as f64;
+        let limit = lab.settings.cell_seconds;
         lab.cell(&name, 1, limit, |repeat| {
             let mut records = Vec::new();
             for mut learner in methods::learners(&tasks[repeat as usize], &names, &group)? {

@@ -9,8 +9,8 @@
 //! takes a time that does not depend on the rows: it stands in records of its own, with `ITQ` as the method, to be
 //! added to any of the three. Batch PCA is left out where d x d numbers are out of reach (FLICKR-25600).
 //!
-//! Sets below 1 GB are held in memory, larger ones are streamed. On those, what takes longer than a cell may take is
-//! measured once.
+//! Sets below 1 GB are held in memory, larger ones are streamed. What takes more than half of a cell's time is measured
+//! once.
 
 use super::Lab;
 use crate::data::{Memory, Source};
@@ -23,7 +23,7 @@ use frosh::{Config, Pool, Rotation, Rows, Sketcher};
 /// Bytes of data that are held in memory.
 const MOST_BYTES: u64 = 1 << 30;
 /// Rows that the sample for ITQ is taken from.
-const ITQ_ROWS: u64 = 16_384;
+const ITQ_ROWS: u64 = 4096;
 
 /// A learner and its clock.
 struct Timed {
@@ -36,7 +36,7 @@ struct Timed {
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<()> {
     for name in lab.settings.set_names(Purpose::Time)? {
         let set = lab.settings.open(&name, Purpose::Time)?;
-        let most = if lab.settings.quick { 20_000 } else { u64::MAX };
+        let most = if lab.settings.quick { 40_000 } else { u64::MAX };
         let bytes = set.base.rows().min(most) * set.base.dim() as u64 * 4;
         let memory = match bytes <= MOST_BYTES {
             true => Some(Memory::load(set.base.as_ref(), most)?),
@@ -63,8 +63,9 @@ fn one_set(lab: &mut Lab<'_>, data: &str, source: &dyn Source) -> Result<()> {
                 continue;
             }
             let before = spent.get(&name).copied().unwrap_or(0.0);
-            // One repeat is little for a time, unless it took longer than all of them may.
-            if repeat > 0 && before > lab.settings.cell_seconds / f64::from(3 - repeat.min(2)) {
+            // One repeat is little for a time, unless it took more than half of what all of them may.
+            let most = lab.settings.cell_seconds * if repeat == 1 { 0.5 } else { 1.0 };
+            if repeat > 0 && before > most {
                 lab.store.finish(&name)?;
                 continue;
             }

@@ -12,6 +12,7 @@
 //! | OCH-style | 1, which takes a sample; then many over that | `och.rs` |
 
 mod encoder;
+mod kernel;
 mod lanczos;
 mod library;
 mod och;

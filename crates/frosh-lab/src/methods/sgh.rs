@@ -19,7 +19,7 @@
 //! **Cost.** 4 n 300 d flops for the features and K'P, then one pass over K for each bit and sweep; K is kept, n x 300
 //! single-precision numbers. The data is not.
 
-use super::encoder::Features;
+use super::kernel::{Kernel, Shared};
 use super::lanczos;
 use super::{Encoder, Learner, Method, Task, add_scatter};
 use crate::error::{Error, Result};
@@ -71,19 +71,6 @@ struct Moments {
     k: Vec<f64>,
     x: Vec<f64>,
     u: f64,
-}
-
-/// What makes features of rows.
-#[derive(Default)]
-struct Kernel {
-    mean: Vec<f32>,
-    /// Anchors, centred and of length 1, and their squared lengths (0 if the anchor was the mean itself).
-    anchors: Vec<f32>,
-    squares: Vec<f32>,
-    /// 1 / (2 delta).
-    sharpness: f32,
-    /// Means of the features.
-    middle: Vec<f32>,
 }
 
 /// Factors of u x and of u in P and Q.
@@ -349,67 +336,6 @@ impl Learner for Sgh {
         }
         let w = Mat::from_fn(count, bits, |i, t| found[t].0[(i, 0)]);
         Ok(Encoder::linear(self.dim, Box::new(Shared(self.kernel.clone())), w.as_ref()))
-    }
-}
-
-impl Kernel {
-    /// Centres rows and scales them to length 1; their squared lengths after that, 1 or 0.
-    fn normalise(&self, rows: &mut [f32]) -> Vec<f32> {
-        rows.chunks_exact_mut(self.mean.len())
-            .map(|row| {
-                pulp::Arch::new().dispatch(|| {
-                    let mut lanes = [0f32; 16];
-                    for (part, mean) in row.chunks_mut(16).zip(self.mean.chunks(16)) {
-                        for ((x, m), sum) in part.iter_mut().zip(mean).zip(&mut lanes) {
-                            *x -= m;
-                            *sum += *x * *x;
-                        }
-                    }
-                    let square: f32 = lanes.iter().sum();
-                    if square > 0.0 {
-                        let scale = 1.0 / square.sqrt();
-                        row.iter_mut().for_each(|x| *x *= scale);
-                        1.0
-                    } else {
-                        0.0
-                    }
-                })
-            })
-            .collect()
-    }
-
-    /// Products of rows with anchors.
-    fn products(&self, rows: &[f32], to: &mut [f32], par: Par) {
-        let (dim, count) = (self.mean.len(), self.squares.len());
-        let (rows, anchors) = (linalg::rows(rows, dim), linalg::rows(&self.anchors, dim));
-        matmul(linalg::rows_mut(to, count), Accum::Replace, rows, anchors.transpose(), 1.0, par);
-    }
-
-    /// From products to exp(-|x - a|^2 / (2 delta)).
-    fn bend(&self, products: &mut [f32], squares: &[f32]) {
-        for (row, square) in products.chunks_exact_mut(self.squares.len()).zip(squares) {
-            for (g, a) in row.iter_mut().zip(&self.squares) {
-                *g = (-(square + a - 2.0 * *g).max(0.0) * self.sharpness).exp();
-            }
-        }
-    }
-}
-
-/// The kernel, shared by the functions of all code lengths.
-struct Shared(Arc<Kernel>);
-
-impl Features for Shared {
-    fn features(&self, rows: &[f32], par: Par) -> Vec<f32> {
-        let kernel = &self.0;
-        let mut x = rows.to_vec();
-        let squares = kernel.normalise(&mut x);
-        let mut k = vec![0f32; squares.len() * kernel.squares.len()];
-        kernel.products(&x, &mut k, par);
-        kernel.bend(&mut k, &squares);
-        for row in k.chunks_exact_mut(kernel.middle.len()) {
-            row.iter_mut().zip(&kernel.middle).for_each(|(k, m)| *k -= m);
-        }
-        k
     }
 }
 

@@ -1,6 +1,7 @@
 //! SGH against direct computations.
 
 use super::*;
+use crate::methods::encoder::Features as _;
 
 fn example(n: usize, dim: usize) -> (Vec<f32>, Sgh) {
     let mut rows = vec![0f32; n * dim];

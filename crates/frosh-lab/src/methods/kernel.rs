@@ -1,0 +1,82 @@
+//! The features of SGH: K_j(x) = exp(-|x - a_j|^2 / (2 delta)) less its mean, for rows x and anchors a_j that are centred
+//! and of length 1. Distances come from one product of rows and anchors.
+
+use super::encoder::Features;
+use crate::linalg;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Par};
+use std::sync::Arc;
+
+/// What makes features of rows.
+#[derive(Default)]
+pub(super) struct Kernel {
+    pub(super) mean: Vec<f32>,
+    /// Anchors, centred and of length 1, and their squared lengths (0 if the anchor was the mean itself).
+    pub(super) anchors: Vec<f32>,
+    pub(super) squares: Vec<f32>,
+    /// 1 / (2 delta).
+    pub(super) sharpness: f32,
+    /// Means of the features.
+    pub(super) middle: Vec<f32>,
+}
+
+impl Kernel {
+    /// Centres rows and scales them to length 1; their squared lengths after that, 1 or 0.
+    pub(super) fn normalise(&self, rows: &mut [f32]) -> Vec<f32> {
+        rows.chunks_exact_mut(self.mean.len())
+            .map(|row| {
+                pulp::Arch::new().dispatch(|| {
+                    let mut lanes = [0f32; 16];
+                    for (part, mean) in row.chunks_mut(16).zip(self.mean.chunks(16)) {
+                        for ((x, m), sum) in part.iter_mut().zip(mean).zip(&mut lanes) {
+                            *x -= m;
+                            *sum += *x * *x;
+                        }
+                    }
+                    let square: f32 = lanes.iter().sum();
+                    if square > 0.0 {
+                        let scale = 1.0 / square.sqrt();
+                        row.iter_mut().for_each(|x| *x *= scale);
+                        1.0
+                    } else {
+                        0.0
+                    }
+                })
+            })
+            .collect()
+    }
+
+    /// Products of rows with anchors.
+    pub(super) fn products(&self, rows: &[f32], to: &mut [f32], par: Par) {
+        let (dim, count) = (self.mean.len(), self.squares.len());
+        let (rows, anchors) = (linalg::rows(rows, dim), linalg::rows(&self.anchors, dim));
+        matmul(linalg::rows_mut(to, count), Accum::Replace, rows, anchors.transpose(), 1.0, par);
+    }
+
+    /// From products to exp(-|x - a|^2 / (2 delta)).
+    pub(super) fn bend(&self, products: &mut [f32], squares: &[f32]) {
+        for (row, square) in products.chunks_exact_mut(self.squares.len()).zip(squares) {
+            for (g, a) in row.iter_mut().zip(&self.squares) {
+                *g = (-(square + a - 2.0 * *g).max(0.0) * self.sharpness).exp();
+            }
+        }
+    }
+}
+
+/// The kernel, shared by the functions of all code lengths.
+pub(super) struct Shared(pub(super) Arc<Kernel>);
+
+impl Features for Shared {
+    fn features(&self, rows: &[f32], par: Par) -> Vec<f32> {
+        let kernel = &self.0;
+        let mut x = rows.to_vec();
+        let squares = kernel.normalise(&mut x);
+        let mut k = vec![0f32; squares.len() * kernel.squares.len()];
+        kernel.products(&x, &mut k, par);
+        kernel.bend(&mut k, &squares);
+        for row in k.chunks_exact_mut(kernel.middle.len()) {
+            row.iter_mut().zip(&kernel.middle).for_each(|(k, m)| *k -= m);
+        }
+        k
+    }
+}
