@@ -25,23 +25,28 @@ impl Kernel {
     pub(super) fn normalise(&self, rows: &mut [f32]) -> Vec<f32> {
         rows.chunks_exact_mut(self.mean.len())
             .map(|row| {
-                pulp::Arch::new().dispatch(|| {
-                    let mut lanes = [0f32; 16];
-                    for (part, mean) in row.chunks_mut(16).zip(self.mean.chunks(16)) {
-                        for ((x, m), sum) in part.iter_mut().zip(mean).zip(&mut lanes) {
-                            *x -= m;
-                            *sum += *x * *x;
+                pulp::Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        let mut lanes = [0f32; 16];
+                        for (part, mean) in row.chunks_mut(16).zip(self.mean.chunks(16)) {
+                            for ((x, m), sum) in part.iter_mut().zip(mean).zip(&mut lanes) {
+                                *x -= m;
+                                *sum += *x * *x;
+                            }
                         }
-                    }
-                    let square: f32 = lanes.iter().sum();
-                    if square > 0.0 {
-                        let scale = 1.0 / square.sqrt();
-                        row.iter_mut().for_each(|x| *x *= scale);
-                        1.0
-                    } else {
-                        0.0
-                    }
-                })
+                        let square: f32 = lanes.iter().sum();
+                        if square > 0.0 {
+                            let scale = 1.0 / square.sqrt();
+                            for x in row {
+                                *x *= scale;
+                            }
+                            1.0
+                        } else {
+                            0.0
+                        }
+                    },
+                )
             })
             .collect()
     }
