@@ -68,26 +68,37 @@ impl StandIn {
         let centre = &self.centres[cluster * self.dim..][..self.dim];
         random.normals(scratch);
         let block = 1usize << self.dim.trailing_zeros();
-        pulp::Arch::new().dispatch(|| {
-            let first = self.deviations.iter().zip(&self.signs[0]);
-            for ((x, c), (s, sign)) in scratch.iter_mut().zip(centre).zip(first) {
-                *x = (*x + c) * s * sign;
-            }
-            scratch.chunks_exact_mut(block).for_each(hadamard);
-            for ((x, from), sign) in to.iter_mut().zip(&self.order).zip(&self.signs[1]) {
-                *x = scratch[*from as usize] * sign;
-            }
-            to.chunks_exact_mut(block).for_each(hadamard);
-            let mut scale = 1.0 / block as f32;
-            if self.unit {
-                let mut lanes = [0f32; 16];
-                for part in to.chunks(16) {
-                    part.iter().zip(&mut lanes).for_each(|(x, sum)| *sum += x * x);
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let first = self.deviations.iter().zip(&self.signs[0]);
+                for ((x, c), (s, sign)) in scratch.iter_mut().zip(centre).zip(first) {
+                    *x = (*x + c) * s * sign;
                 }
-                scale = 1.0 / lanes.iter().sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
-            }
-            to.iter_mut().for_each(|x| *x *= scale);
-        });
+                for part in scratch.chunks_exact_mut(block) {
+                    hadamard(part);
+                }
+                for ((x, from), sign) in to.iter_mut().zip(&self.order).zip(&self.signs[1]) {
+                    *x = scratch[*from as usize] * sign;
+                }
+                for part in to.chunks_exact_mut(block) {
+                    hadamard(part);
+                }
+                let mut scale = 1.0 / block as f32;
+                if self.unit {
+                    let mut lanes = [0f32; 16];
+                    for part in to.chunks(16) {
+                        for (x, sum) in part.iter().zip(&mut lanes) {
+                            *sum += x * x;
+                        }
+                    }
+                    scale = 1.0 / lanes.iter().sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+                }
+                for x in to {
+                    *x *= scale;
+                }
+            },
+        );
     }
 }
 

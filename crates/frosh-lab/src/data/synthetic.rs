@@ -40,12 +40,19 @@ impl Synthetic {
         let mut coefficients = [0f32; SIGNAL];
         random.normals(&mut coefficients);
         random.normals(to);
-        pulp::Arch::new().dispatch(|| {
-            to.iter_mut().for_each(|x| *x *= 1.0 / GAMMA);
-            for (direction, c) in self.signal.chunks_exact(self.dim).zip(coefficients) {
-                to.iter_mut().zip(direction).for_each(|(x, u)| *x += c * u);
-            }
-        });
+        pulp::Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for x in to.iter_mut() {
+                    *x *= 1.0 / GAMMA;
+                }
+                for (direction, c) in self.signal.chunks_exact(self.dim).zip(coefficients) {
+                    for (x, u) in to.iter_mut().zip(direction) {
+                        *x += c * u;
+                    }
+                }
+            },
+        );
     }
 }
 

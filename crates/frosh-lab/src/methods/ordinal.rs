@@ -69,9 +69,14 @@ impl Ordinal {
             let Some(column) = column.try_as_col_major_mut() else { continue };
             let column = column.as_slice_mut();
             // tanh x = 2 logistic(2 x) - 1
-            pulp::Arch::new().dispatch(|| {
-                column.iter_mut().for_each(|x| *x = 2.0 * logistic(2.0 * *x) - 1.0);
-            });
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for x in column {
+                        *x = 2.0 * logistic(2.0 * *x) - 1.0;
+                    }
+                },
+            );
         }
         h
     }
@@ -205,20 +210,23 @@ fn polished(w: &Mat<f64>) -> Mat<f64> {
 /// `pulls` one by one.
 fn one_against(similar: f64, less: &[f64], pulls: &mut [f64]) -> (f64, f64) {
     const LANES: usize = 8;
-    pulp::Arch::new().dispatch(|| {
-        let (mut sums, mut slopes) = ([0f64; LANES], [0f64; LANES]);
-        for (less, pulls) in less.chunks(LANES).zip(pulls.chunks_mut(LANES)) {
-            let lanes = sums.iter_mut().zip(&mut slopes);
-            for ((x, pull), (sum, slope)) in less.iter().zip(pulls).zip(lanes) {
-                let y = logistic(x - similar);
-                let by = y * (1.0 - y);
-                *sum += y;
-                *slope += by;
-                *pull += by;
+    pulp::Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let (mut sums, mut slopes) = ([0f64; LANES], [0f64; LANES]);
+            for (less, pulls) in less.chunks(LANES).zip(pulls.chunks_mut(LANES)) {
+                let lanes = sums.iter_mut().zip(&mut slopes);
+                for ((x, pull), (sum, slope)) in less.iter().zip(pulls).zip(lanes) {
+                    let y = logistic(x - similar);
+                    let by = y * (1.0 - y);
+                    *sum += y;
+                    *slope += by;
+                    *pull += by;
+                }
             }
-        }
-        (sums.iter().sum(), slopes.iter().sum())
-    })
+            (sums.iter().sum(), slopes.iter().sum())
+        },
+    )
 }
 
 /// 1 / (1 + e^-x), in a form that compiles to vector instructions, which a call of the system's function does not.

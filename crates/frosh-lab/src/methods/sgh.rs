@@ -169,12 +169,17 @@ impl Sgh {
         // Short sums in single precision, which vector units do fast, long ones in double.
         let sum = |to: &mut [f64], rows: &[f32], weights: Option<&[f32]>| {
             let mut short = vec![0f32; to.len()];
-            pulp::Arch::new().dispatch(|| {
-                for (i, row) in rows.chunks_exact(short.len()).enumerate() {
-                    let weight = weights.map_or(1.0, |w| w[i]);
-                    short.iter_mut().zip(row).for_each(|(s, x)| *s += weight * x);
-                }
-            });
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for (i, row) in rows.chunks_exact(short.len()).enumerate() {
+                        let weight = weights.map_or(1.0, |w| w[i]);
+                        for (s, x) in short.iter_mut().zip(row) {
+                            *s += weight * x;
+                        }
+                    }
+                },
+            );
             to.iter_mut().zip(&short).for_each(|(to, s)| *to += f64::from(*s));
         };
         sum(&mut sums.k, k, None);
@@ -202,11 +207,16 @@ impl Sgh {
         let narrow: Vec<f32> = middle.iter().map(|m| *m as f32).collect();
         let mut z = Mat::zeros(count, count);
         for block in self.k.chunks_mut(BLOCK * count) {
-            pulp::Arch::new().dispatch(|| {
-                for row in block.chunks_exact_mut(count) {
-                    row.iter_mut().zip(&narrow).for_each(|(k, m)| *k -= m);
-                }
-            });
+            pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || {
+                    for row in block.chunks_exact_mut(count) {
+                        for (k, m) in row.iter_mut().zip(&narrow) {
+                            *k -= m;
+                        }
+                    }
+                },
+            );
             add_scatter(&mut z, linalg::rows(block, count), Par::Seq);
         }
         if let Some(kernel) = Arc::get_mut(&mut self.kernel) {
