@@ -20,8 +20,9 @@ pub(crate) use synthetic::Synthetic;
 
 use crate::error::Result;
 
-/// Bytes of a batch, about: large enough that what a learner keeps is fetched seldom.
-const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of a batch, about: more than caches hold, so that of several learners that are shown a batch one after the
+/// other every one reads it from memory, as it would if it were alone.
+const BATCH_BYTES: usize = 128 << 20;
 
 /// Rows that can be gone through more than once, in the same order every time.
 pub(crate) trait Source {
@@ -37,7 +38,7 @@ pub(crate) trait Source {
 
     /// How many rows a batch has.
     fn batch_rows(&self) -> usize {
-        (BATCH_BYTES / 4 / self.dim()).clamp(64, 8192)
+        (BATCH_BYTES / 4 / self.dim()).max(64)
     }
 }
 
