@@ -82,6 +82,7 @@ fn an_index_finds_what_a_search_of_the_codes_finds() {
     assert_eq!(ids(here, search), after);
     let info = json(here, "index info index --check");
     assert_eq!((&info["removed"], &info["checked"]), (&0.into(), &true.into()));
+    assert_eq!(json(here, "inspect index")["kind"], "index");
     assert_eq!(
         files(&here.join("index")).iter().filter(|name| name.ends_with(".npy")).count(),
         4,

@@ -9,7 +9,7 @@ use frosh_io::{FileFacts, Vectors};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Tell what is in a sketch, model, codes, checkpoint or data file.
+/// Tell what is in a sketch, model, codes, checkpoint or data file, or in an index.
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh inspect model.frosh
@@ -29,6 +29,9 @@ type Facts = Vec<(&'static str, Value)>;
 impl Inspect {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let path = &self.file;
+        if path.join("index.json").is_file() {
+            return super::index::tell(path, false, common);
+        }
         let size_on_disk = std::fs::metadata(path).map(|m| m.len());
         let size_on_disk = size_on_disk.with_context(|| path.display().to_string())?;
         let loaded = if path.is_file() { AnyFile::load(path)? } else { None };

@@ -161,44 +161,51 @@ struct Info {
 
 impl Info {
     fn run(&self, common: &Common) -> Result<()> {
-        let index = Index::open(&self.index)?;
-        if self.check {
-            index.check()?;
-        }
-        if common.json {
-            let mut facts = facts(&index);
-            facts["checked"] = json!(self.check);
-            return print_json(&facts);
-        }
-        let hasher = index.hasher();
-        let mut text = format!(
-            "{}\n  rows       {}\n  model      {} bits, {} dimensions, {}, id {}\n  bytes      {} a row ({}{})\n  \
-             parts      {}\n  removed    {}\n",
-            self.index.display(),
-            count(index.len()),
-            hasher.bits(),
-            hasher.dim(),
-            hasher.metric(),
-            hasher.id(),
-            index.bytes_per_row(),
-            if index.has_factors() { "codes and factors" } else { "codes" },
-            index.vectors().map_or(String::new(), |v| format!(", vectors as {v}")),
-            index.segments(),
-            count(index.removed()),
-        );
-        if self.check {
-            text += "  checked    every file is as it was written\n";
-        }
-        if index.segments() > 8 || index.removed() * 4 > index.len() {
-            text += "\nSearches are faster after `frosh index compact`.\n";
-        }
-        print(&text)
+        tell(&self.index, self.check, common)
     }
+}
+
+/// Tells what is in an index, after reading all of it if `check`.
+pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
+    let index = Index::open(path)?;
+    if check {
+        index.check()?;
+    }
+    if common.json {
+        let mut facts = facts(&index);
+        facts["checked"] = json!(check);
+        return print_json(&facts);
+    }
+    let hasher = index.hasher();
+    let kept = if index.has_factors() { "code and factors" } else { "code" };
+    let vectors = index.vectors().map_or(String::new(), |v| format!(", vector as {v}"));
+    let mut text = format!("{}\n", path.display());
+    for (name, value) in [
+        ("kind", "index".into()),
+        ("rows", count(index.len())),
+        ("removed", count(index.removed())),
+        ("parts", index.segments().to_string()),
+        ("bytes a row", format!("{} ({kept}{vectors})", index.bytes_per_row())),
+        ("bits", hasher.bits().to_string()),
+        ("dim", hasher.dim().to_string()),
+        ("metric", hasher.metric().to_string()),
+        ("model", hasher.id().to_string()),
+    ] {
+        text += &format!("  {name:<20}{value}\n");
+    }
+    if check {
+        text += "  checked             every file is as it was written\n";
+    }
+    if index.segments() > 8 || index.removed() * 4 > index.len() {
+        text += "\nSearches are faster after `frosh index compact`.\n";
+    }
+    print(&text)
 }
 
 /// What `--json` tells of an index.
 fn facts(index: &Index) -> Value {
     json!({
+        "kind": "index",
         "rows": index.len(),
         "removed": index.removed(),
         "parts": index.segments(),
