@@ -289,7 +289,7 @@ impl Sketch {
                 vectors.col_mut(j).iter_mut().for_each(|x| *x = stream.normal());
             }
         }
-        let mut vectors = linalg::thin_q(vectors);
+        let mut vectors = linalg::mended_q(vectors);
         for j in 0..r {
             fix_sign(vectors.as_mut().col_mut(j));
         }

@@ -37,8 +37,10 @@ use crate::reservoir::{self, Reservoir};
 use crate::rows::{self, Element, LIMIT, Metric, Rows};
 use crate::sketch::Sketch;
 
-/// Rows that LSH takes the mean of at once.
+/// Rows that LSH takes the mean of at once, and values that they may have together: rows are looked at twice, the
+/// second time in cache.
 const LSH_BLOCK: usize = 64;
+const LSH_VALUES: usize = 1 << 16;
 /// Values below which one thread converts a batch faster than several.
 const SMALL: usize = 1 << 16;
 
@@ -208,7 +210,7 @@ impl Sketcher {
     pub(crate) fn waiting_room(&self) -> usize {
         match (&self.block, self.config.method) {
             (Some(block), _) => block.p.max(block.q),
-            (None, Method::Lsh) => LSH_BLOCK,
+            (None, Method::Lsh) => (LSH_VALUES / self.config.dim).clamp(4, LSH_BLOCK),
             (None, _) => self.config.sketch_rows / 2,
         }
     }
