@@ -14,7 +14,7 @@
 //! | LIBSVM, CSV, TSV | as f32 | yes |
 //! | raw | with the dimension | yes |
 //!
-//! [`labels()`] reads the classes of rows.
+//! [`whole_numbers()`] reads the classes or ids of rows.
 //!
 //! Files packed by gzip or Zstandard are unpacked while they are read (not those formats that need to jump:
 //! `.npz`, Parquet, Arrow, HDF5).
