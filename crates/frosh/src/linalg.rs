@@ -46,7 +46,16 @@ pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
 
 /// [`thin_q`] of a matrix whose columns are orthonormal but for rounding: by the Cholesky factor of their products,
 /// which takes half of the operations and larger ones. Where the columns are not that near, it is `thin_q` itself.
-pub(crate) fn mended_q(mut a: Mat<f64>) -> Mat<f64> {
+pub(crate) fn mended_q(a: Mat<f64>) -> Mat<f64> {
+    // Small ones are quick either way, and need none of the memory that a large product prepares.
+    match a.nrows() * a.ncols() {
+        0..SMALL => thin_q(a),
+        _ => mended(a).unwrap_or_else(thin_q),
+    }
+}
+
+/// The mended matrix, or the matrix as it was.
+fn mended(mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
     let r = a.ncols();
     let mut gram = Mat::zeros(r, r);
     let lower = BlockStructure::TriangularLower;
@@ -71,14 +80,16 @@ pub(crate) fn mended_q(mut a: Mat<f64>) -> Mat<f64> {
             // A = Q R with R = L', so Q' = L^-1 A'.
             let turned = a.as_mut().transpose_mut();
             solve_lower_triangular_in_place(factor.L(), turned, Par::Seq);
-            a
+            Ok(a)
         }
-        _ => thin_q(a),
+        _ => Err(a),
     }
 }
 
 /// How far products of columns may be from those of orthonormal ones, over all pairs far less than 1 in sum.
 const MENDABLE: f64 = 1e-6;
+/// Entries below which a matrix is small.
+const SMALL: usize = 1 << 17;
 
 /// Eigenvalues (descending) and eigenvectors (columns, in that order) of a symmetric matrix, of which
 /// the lower triangle is read.
@@ -109,7 +120,9 @@ mod tests {
         let exact = thin_q(Mat::from_fn(300, 20, entry));
         for error in [0.0, 1e-12, 1e-8, 1e-3, 1.0] {
             let a = Mat::from_fn(300, 20, |i, j| exact[(i, j)] + error * entry(j, i) * 1e-2);
-            let (got, want) = (mended_q(a.clone()), thin_q(a));
+            let got = mended(a.clone());
+            assert_eq!(got.is_ok(), error <= 1e-8);
+            let (got, want) = (got.unwrap_or_else(thin_q), thin_q(a));
             let gram = got.transpose() * &got;
             for i in 0..20 {
                 for j in 0..20 {
