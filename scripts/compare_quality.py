@@ -373,6 +373,7 @@ def main() -> None:
     parser.add_argument("--pq-rows", type=int, default=65_536, metavar="N",
                         help="rows that PQ and OPQ learn from: 65,536 as FAISS does; fewer is quicker")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep cells here; what is there is not done again")
+    parser.add_argument("--show", action="store_true", help="measure nothing: print what --json holds")
     parser.add_argument("--markdown", action="store_true", help="print the tables as markdown")
     args = parser.parse_args()
     run_inside_venv(PINS)
@@ -390,7 +391,7 @@ def main() -> None:
     def wanted(name: str) -> bool:
         return (not args.only or args.only in name) and not (args.without and args.without in name)
 
-    for name in args.sets or SETS:
+    for name in [] if args.show else args.sets or SETS:
         with tempfile.TemporaryDirectory(prefix="frosh-quality-") as folder:
             data = None
             for work, names in groups:
@@ -411,6 +412,7 @@ def main() -> None:
                     if args.json:
                         args.json.write_text(json.dumps(cells, indent=0))
     print(f"{QUERIES:,} queries, one thread; {', '.join(PINS)}; PQ and OPQ learn from {args.pq_rows:,} rows\n")
+    cells.sort(key=lambda c: SETS.index(c["set"]))
     chosen = [c for c in cells if c["set"] in (args.sets or SETS) and c["size"] in (args.sizes or BYTES)
               and wanted(c["method"])]
     print(table(chosen, args.markdown))
