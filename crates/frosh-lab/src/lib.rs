@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod claims;
+mod clock;
 mod data;
 mod error;
 mod experiments;

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 Results are in the folder --out: report.html, a page to read; results.json and a CSV file for each experiment; the
 figures as SVG files. They are written after every cell; a run that is stopped keeps what it has. Made-up data that stands in for a set has a name ending in
--stand-in. Whatever is timed runs on one thread, without the reading or making of data; keep the machine idle.")]
+-stand-in. Times are the processor's, on one thread, without the reading or making of data.")]
 pub(crate) struct Lab {
     /// What to measure
     #[arg(value_enum, value_name = "WHAT")]

@@ -12,10 +12,11 @@
 //! for each (n, d).
 
 use super::Lab;
+use crate::clock::timed;
 use crate::data::{Source, Synthetic};
 use crate::error::{Error, Result};
 use crate::linalg;
-use crate::methods::{add_scatter, timed};
+use crate::methods::add_scatter;
 use crate::results::Record;
 use faer::{Mat, MatRef, Par, Side};
 use frosh::{Config, Method, Rows, Sketch, Sketcher};

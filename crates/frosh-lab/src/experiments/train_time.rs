@@ -13,9 +13,10 @@
 //! once.
 
 use super::Lab;
+use crate::clock::timed;
 use crate::data::{Memory, Source};
 use crate::error::Result;
-use crate::methods::{self, Learner, Method, Task, timed};
+use crate::methods::{self, Learner, Method, Task};
 use crate::results::Record;
 use crate::settings::{Experiment, Purpose};
 use frosh::{Config, Pool, Rotation, Rows, Sketcher};

@@ -8,7 +8,8 @@
 //! directions as the library does by default (ITQ on a sample of rows); Algorithm 1 is printed without a rotation,
 //! and with that literally (`--no-rotation`) all three fall behind LSH.
 
-use super::{Encoder, Learner, Method, Task, timed};
+use super::{Encoder, Learner, Method, Task};
+use crate::clock::timed;
 use crate::error::Result;
 use frosh::{Config, Pool, Rotation, Rows, Sketch, Sketcher};
 

@@ -26,7 +26,6 @@ pub(crate) use pca::add_scatter;
 
 use crate::data::Source;
 use crate::error::Result;
-use std::time::Instant;
 
 /// A method of hashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,13 +171,6 @@ pub(crate) fn learn(learner: &mut dyn Learner, source: &dyn Source) -> Result<()
         learner.end_pass()?;
     }
     Ok(())
-}
-
-/// Seconds that some work took, and its result.
-pub(crate) fn timed<R>(work: impl FnOnce() -> R) -> (f64, R) {
-    let start = Instant::now();
-    let result = work();
-    (start.elapsed().as_secs_f64(), result)
 }
 
 #[cfg(test)]

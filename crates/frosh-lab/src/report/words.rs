@@ -276,7 +276,7 @@ pub(super) fn caption(results: &Results, id: &str) -> String {
 /// How things were measured, and on what.
 pub(super) fn how(results: &Results) -> String {
     let mut html = String::from(
-        "<p>Times are seconds of learning on one thread; making or reading data is not counted, \
+        "<p>Times are processor seconds of learning on one thread; making or reading data is not counted, \
          nor is encoding. DFROSH’s time \
          is that of its slowest worker and of the merge, as if its five workers were five \
          machines. The paper’s times were \
