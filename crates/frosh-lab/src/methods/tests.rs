@@ -1,6 +1,7 @@
 //! All methods on real data. It is looked for in `../shared/data` beside the repository; without it, this is skipped.
 
 use super::*;
+use crate::clock::timed;
 use crate::data::{self, Ground};
 use std::path::Path;
 
