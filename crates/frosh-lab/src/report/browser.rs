@@ -74,20 +74,3 @@ fn a_browser_shows_every_figure_and_fetches_nothing() {
         assert!(section.contains("<svg") && section.contains("</figcaption>"), "{id}");
     }
 }
-
-/// Writes the page and its figures to a folder, to be looked at: `FROSH_REPORT_LOOK=DIR cargo test look -- --ignored`,
-/// from the records in `FROSH_REPORT_FROM=results.json` if that is set.
-#[test]
-#[ignore = "writes files to be looked at"]
-fn look() {
-    let dir = PathBuf::from(std::env::var_os("FROSH_REPORT_LOOK").expect("FROSH_REPORT_LOOK"));
-    fs::create_dir_all(&dir).unwrap();
-    let results = match std::env::var_os("FROSH_REPORT_FROM") {
-        Some(path) => serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap(),
-        None => sample::full(),
-    };
-    fs::write(dir.join("report.html"), page(&results)).unwrap();
-    figures(&results).iter().for_each(|(name, svg)| fs::write(dir.join(name), svg).unwrap());
-    fs::write(dir.join("claims.json"), serde_json::to_string_pretty(&claims(&results)).unwrap())
-        .unwrap();
-}

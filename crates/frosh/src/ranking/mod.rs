@@ -12,8 +12,8 @@
 //! **Where we differ from the paper**, which knows Hamming only: see [`Hasher::queries`] for what a query keeps.
 //!
 //! **Cost.** For each query a table of 256 sums for every byte of a code (1 kB each); then one look-up and
-//! one addition a byte and code. For many queries, bounds by bytes rule nearly all rows out first, some ten times
-//! as fast (`bound.rs`); what is left is scored exactly, so answers are the same.
+//! one addition a byte and code. Where a row's code has at most 64 bytes, bounds by bytes rule nearly all rows
+//! out first (`bound.rs`); what is left is scored exactly, so answers are the same.
 //!
 //! ```
 //! use frosh::{Config, Pool, Ranking, Rows, Sketcher};
