@@ -133,10 +133,11 @@ fn measure(data: &[f32], dim: usize, block_rows: usize, bits: usize, threads: us
                 .block_rows(block_rows)
                 .method(method)
                 .threads(threads);
+            let pool = Pool::new(threads).expect("threads");
             let seconds = time(|| {
                 let mut sketcher = Sketcher::new(config).expect("a valid configuration");
                 sketcher.push(Rows::new(data, dim).expect("whole rows")).expect("finite rows");
-                sketcher.finish().hasher_with(bits, Rotation::None).expect("W")
+                sketcher.finish().hasher_on(&pool, bits, Rotation::None).expect("W")
             });
             times.seconds[i] = times.seconds[i].min(seconds);
         }

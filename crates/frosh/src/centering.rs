@@ -19,7 +19,7 @@
 //! since a block is only ever used through a linear map Phi, the correction can wait until the block
 //! is complete: Phi (Y - c 1 s') = Phi Y - c (Phi 1) s'. Rows are read once.
 //!
-//! **Numbers.** Rows are taken relative to a single-precision `reference` (the mean so far, rounded;
+//! **Numbers.** Rows are taken relative to a single-precision `reference` (the mean of all blocks but the last, rounded;
 //! the first row at the start), which is exact or nearly so where it matters; its rounding error is
 //! carried along in double precision, as is the mean. Sums run over one sub-block in single precision
 //! (of values that are small by then) and over sub-blocks in double. So an offset of 1e6 costs no digits, and
@@ -61,6 +61,29 @@ impl Centering {
         }
     }
 
+    /// The sums of one block whose rows are taken relative to `reference`.
+    pub(crate) fn of_block(reference: Vec<f32>) -> Self {
+        Self { mean: Vec::new(), sum: vec![0.0; reference.len()], reference, before: 0, rows: 0 }
+    }
+
+    /// The sums of `block` become those of the current block; it is left empty.
+    pub(crate) fn take_block(&mut self, block: &mut Self) {
+        self.reference.copy_from_slice(&block.reference);
+        self.sum.copy_from_slice(&block.sum);
+        self.rows = block.rows;
+        block.sum.fill(0.0);
+        block.rows = 0;
+    }
+
+    /// The reference of the block after the current one: the mean of the rows before the current one, so that
+    /// the next block can begin before this one has ended.
+    pub(crate) fn next_reference(&self) -> Vec<f32> {
+        if self.before == 0 {
+            return self.reference.clone();
+        }
+        self.mean.iter().map(|m| *m as f32).collect()
+    }
+
     /// What is still to be subtracted from every row of the block:
     /// g_i = (x_i - reference) - shift.
     pub(crate) fn shift(&self) -> Vec<f32> {
@@ -79,7 +102,7 @@ impl Centering {
             .collect()
     }
 
-    /// Ends the block: its rows join the mean, and the reference moves there.
+    /// Ends the block: its rows join the mean, and the reference becomes the mean before them.
     pub(crate) fn close(&mut self) {
         if self.rows == 0 {
             return;
@@ -89,8 +112,10 @@ impl Centering {
         for ((mean, reference), sum) in parts {
             let base = f64::from(*reference);
             let rest = if self.before == 0 { 0.0 } else { *mean - base };
+            if self.before > 0 {
+                *reference = *mean as f32;
+            }
             *mean = base + (tau * rest + *sum) / total;
-            *reference = *mean as f32;
             *sum = 0.0;
         }
         self.before += self.rows;

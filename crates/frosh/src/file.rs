@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::whole::Whole;
 use half::f16;
 use safetensors::{Dtype, SafeTensors};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{Read as _, Write as _};
@@ -42,6 +43,15 @@ pub(crate) struct Writer {
     tensors: Vec<(&'static str, &'static str, Vec<usize>, Vec<u8>)>,
 }
 
+/// The values' bytes, least significant first.
+pub(crate) fn little_endian<T: bytemuck::Pod>(values: &[T]) -> Cow<'_, [u8]> {
+    let mut bytes = Cow::Borrowed(bytemuck::cast_slice::<T, u8>(values));
+    if cfg!(target_endian = "big") {
+        bytes.to_mut().chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
+    }
+    bytes
+}
+
 impl Writer {
     pub(crate) fn fact(&mut self, name: &'static str, value: impl Display) {
         self.facts.insert(name, value.to_string());
@@ -55,10 +65,7 @@ impl Writer {
         values: &[T],
     ) {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
-        let mut bytes = bytemuck::cast_slice::<T, u8>(values).to_vec();
-        if cfg!(target_endian = "big") {
-            bytes.chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
-        }
+        let bytes = little_endian(values).into_owned();
         self.tensors.push((name, dtype, shape.to_vec(), bytes));
     }
 

@@ -28,6 +28,7 @@ use crate::codes::{Codes, HasherId};
 use crate::config::{Config, Method};
 use crate::error::{Error, Result};
 use crate::factors::{self, Beside, Factors, Scales};
+use crate::file;
 use crate::kernels::{Isa, project};
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
@@ -180,9 +181,8 @@ impl Sketch {
         let (w, values, rank) = if self.method == Method::Lsh {
             (self.gaussian(bits), Vec::new(), 0)
         } else {
-            let principal = self.principal(bits);
-            let w = self.rotated(pool, &principal, rotation);
-            (w, principal.values, principal.rank)
+            let Principal { vectors, values, rank } = self.principal(pool, bits);
+            (self.rotated(pool, vectors, &values, rotation), values, rank)
         };
         let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.rows as f64)).sqrt();
         let length = self.mean.iter().map(|m| m * m).sum::<f64>().sqrt();
@@ -197,37 +197,21 @@ impl Sketch {
             rank,
             exact_centre: length > LARGE_MEAN * deviation,
         };
-        let directions = (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
-        let scales = self.scales(&w);
+        let directions: Vec<f32> =
+            (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
+        drop(w);
+        let scales = self.scales(pool, bits, &directions);
         Ok(Hasher::assemble(facts, self.mean.clone(), directions, scales))
     }
 
     /// Scales that hold the factors of the sampled rows; none where there is no sample.
-    fn scales(&self, w: &Mat<f64>) -> Option<Scales> {
-        let (dim, bits) = (self.dim, w.ncols());
-        let rows = self.reservoir.rows(&self.mean);
-        let sample = MatRef::from_row_major_slice(&rows, self.reservoir.len(), dim);
-        let w = Mat::from_fn(dim, bits, |i, j| w[(i, j)] as f32);
-        let mut projected = Mat::<f32>::zeros(bits, sample.nrows());
-        matmul(
-            projected.as_mut(),
-            Accum::Replace,
-            w.transpose(),
-            sample.transpose(),
-            1.0,
-            Par::Seq,
-        );
-        let zero = vec![0f32; dim];
+    fn scales(&self, pool: &Pool, bits: usize, directions: &[f32]) -> Option<Scales> {
+        let zero = vec![0f32; self.dim];
         let share = share(self.method, bits);
-        let factors: Vec<Factors> = rows
-            .chunks_exact(dim)
-            .enumerate()
-            .filter_map(|(i, row)| {
-                let projections = projected.col(i).try_as_col_major()?.as_slice();
-                Some(Factors::new(factors::square_norm(row, &zero), projections, share))
-            })
-            .collect();
-        Scales::around(&factors)
+        let w = MatRef::from_column_major_slice(directions, self.dim, bits);
+        Scales::around(&self.project_sample(pool, w, |row, projections| {
+            Factors::new(factors::square_norm(row, &zero), projections, share)
+        }))
     }
 
     fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
@@ -249,25 +233,22 @@ impl Sketch {
     }
 
     /// W = V R.
-    fn rotated(&self, pool: &Pool, principal: &Principal, rotation: Rotation) -> Mat<f64> {
-        let v = &principal.vectors;
+    fn rotated(&self, pool: &Pool, v: Mat<f64>, values: &[f64], rotation: Rotation) -> Mat<f64> {
         let r = v.ncols();
         let stream = &mut Stream::new(self.seed, Purpose::Rotation, 0, 0);
         let rotation = match rotation {
-            Rotation::None => return v.clone(),
+            Rotation::None => return v,
             Rotation::Random => rotation::random(r, stream),
-            Rotation::Isotropic => rotation::isotropic(&principal.values, stream),
+            Rotation::Isotropic => rotation::isotropic(values, stream),
             Rotation::Itq => {
-                let rows = self.reservoir.rows(&self.mean);
-                let rows = MatRef::from_row_major_slice(&rows, self.reservoir.len(), self.dim);
                 let v = Mat::from_fn(self.dim, r, |i, j| v[(i, j)] as f32);
-                let mut sample = Mat::<f32>::zeros(rows.nrows(), r);
-                matmul(sample.as_mut(), Accum::Replace, rows, v.as_ref(), 1.0, Par::Seq);
+                let rows = self.project_sample(pool, v.as_ref(), |_, projected| projected.to_vec());
+                let sample = Mat::from_fn(rows.len(), r, |i, j| rows[i][j]);
                 pool.install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
         };
         let mut w = Mat::zeros(v.nrows(), r);
-        matmul(w.as_mut(), Accum::Replace, v, rotation.as_ref(), 1.0, Par::Seq);
+        matmul(w.as_mut(), Accum::Replace, v.as_ref(), rotation.as_ref(), 1.0, Par::Seq);
         w
     }
 }
@@ -297,8 +278,8 @@ impl Hasher {
         hash.update(&[u8::from(facts.exact_centre)]);
         hash.update(&(dim as u64).to_le_bytes());
         hash.update(&(facts.bits as u64).to_le_bytes());
-        mean.iter().for_each(|m| hash.update(&m.to_le_bytes()));
-        directions.iter().for_each(|w| hash.update(&w.to_le_bytes()));
+        hash.update(&file::little_endian(&mean));
+        hash.update(&file::little_endian(&directions));
         if let Some(scales) = scales {
             let (norm, other) = match scales {
                 Scales::Joint { norm, ratio } => {

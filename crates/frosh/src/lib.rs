@@ -34,6 +34,7 @@
 
 #![deny(missing_docs)]
 
+mod blocks;
 mod bytes;
 mod centering;
 mod codes;

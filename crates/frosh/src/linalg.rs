@@ -1,13 +1,14 @@
-//! The few factorisations that are not on a hot path, in double precision and on one thread, so that
-//! results do not depend on the number of threads.
+//! The few factorisations that are not on a hot path, in double precision. Where threads share the work it is cut by
+//! sizes alone, so results do not depend on their number.
 
+use crate::pool::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::linalg::householder;
-use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::linalg::matmul::matmul;
 use faer::linalg::qr::no_pivoting::factor as qr;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Conj, Mat, MatRef, Par, Side};
+use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, Side};
 
 /// Q of the thin QR of a matrix with at least as many rows as columns, with the signs that make the
 /// diagonal of R positive: column i of the result leans towards column i of `a`.
@@ -44,42 +45,56 @@ pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
     q
 }
 
+/// Adds the lower triangle of `a a'`, and some of the upper one, in pieces of rows that depend on its size alone.
+pub(crate) fn add_gram(pool: &Pool, to: MatMut<'_, f64>, a: MatRef<'_, f64>) {
+    const PIECE: usize = 64;
+    let n = a.nrows();
+    let mut pieces = Vec::new();
+    let mut rest = to;
+    for from in (0..n).step_by(PIECE) {
+        let (piece, below) = rest.split_at_row_mut(PIECE.min(n - from));
+        pieces.push((from, piece));
+        rest = below;
+    }
+    let pool = if n * n * a.ncols() < 1 << 22 { &Pool::ONE } else { pool };
+    pool.each(pieces, |(from, piece)| {
+        let (own, before) = (a.subrows(from, piece.nrows()), a.subrows(0, from + piece.nrows()));
+        let to = piece.subcols_mut(0, before.nrows());
+        matmul(to, Accum::Add, own, before.transpose(), 1.0, Par::Seq);
+    });
+}
+
 /// [`thin_q`] of a matrix whose columns are orthonormal but for rounding: by the Cholesky factor of their products,
 /// which takes half of the operations and larger ones. Where the columns are not that near, it is `thin_q` itself.
-pub(crate) fn mended_q(a: Mat<f64>) -> Mat<f64> {
+pub(crate) fn mended_q(pool: &Pool, a: Mat<f64>) -> Mat<f64> {
     // Small ones are quick either way, and need none of the memory that a large product prepares.
     match a.nrows() * a.ncols() {
         0..SMALL => thin_q(a),
-        _ => mended(a).unwrap_or_else(thin_q),
+        _ => mended(pool, a).unwrap_or_else(thin_q),
     }
 }
 
 /// The mended matrix, or the matrix as it was.
-fn mended(mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
-    let r = a.ncols();
+fn mended(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
+    let (n, r) = (a.nrows(), a.ncols());
     let mut gram = Mat::zeros(r, r);
-    let lower = BlockStructure::TriangularLower;
-    let full = BlockStructure::Rectangular;
-    let (left, right) = (a.transpose(), a.as_ref());
-    triangular::matmul(
-        gram.as_mut(),
-        lower,
-        Accum::Replace,
-        left,
-        full,
-        right,
-        full,
-        1.0,
-        Par::Seq,
-    );
+    add_gram(pool, gram.as_mut(), a.transpose());
     let off = |i: usize, j: usize| f64::abs(gram[(i, j)] - f64::from(u8::from(i == j)));
     // Then the factor's condition is near 1, and the result as orthonormal as rounding allows.
     let near = (0..r).all(|j| (j..r).all(|i| off(i, j) <= MENDABLE));
     match gram.llt(Side::Lower) {
         Ok(factor) if near => {
-            // A = Q R with R = L', so Q' = L^-1 A'.
-            let turned = a.as_mut().transpose_mut();
-            solve_lower_triangular_in_place(factor.L(), turned, Par::Seq);
+            // A = Q R with R = L', so Q' = L^-1 A', some columns of A' at a time.
+            let mut parts = Vec::new();
+            let mut rest = a.as_mut();
+            for from in (0..n).step_by(1024) {
+                let (part, below) = rest.split_at_row_mut(1024.min(n - from));
+                parts.push(part);
+                rest = below;
+            }
+            pool.each(parts, |part| {
+                solve_lower_triangular_in_place(factor.L(), part.transpose_mut(), Par::Seq);
+            });
             Ok(a)
         }
         _ => Err(a),
@@ -120,7 +135,7 @@ mod tests {
         let exact = thin_q(Mat::from_fn(300, 20, entry));
         for error in [0.0, 1e-12, 1e-8, 1e-3, 1.0] {
             let a = Mat::from_fn(300, 20, |i, j| exact[(i, j)] + error * entry(j, i) * 1e-2);
-            let got = mended(a.clone());
+            let got = mended(&Pool::ONE, a.clone());
             assert_eq!(got.is_ok(), error <= 1e-8);
             let (got, want) = (got.unwrap_or_else(thin_q), thin_q(a));
             let gram = got.transpose() * &got;

@@ -70,6 +70,25 @@ impl Pool {
         }
     }
 
+    /// Runs `work` once on every thread, with the thread's number.
+    pub(crate) fn on_every(&self, work: impl Fn(usize) + Sync) {
+        match &self.0 {
+            Some(pool) => {
+                pool.broadcast(|context| work(context.index()));
+            }
+            None => work(0),
+        }
+    }
+
+    /// Waits for what another thread of the pool will do, and does shares of work that others offer meanwhile.
+    pub(crate) fn help_until(&self, done: impl Fn() -> bool) {
+        while !done() {
+            if rayon::yield_now() != Some(rayon::Yield::Executed) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// Runs `work` on a thread of the pool, where further calls cost least.
     pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.0 {

@@ -11,12 +11,15 @@
 //! **Cost.** One hash per row; 2 d + 12 bytes for each sampled row, 32 MB at most. Of n rows about
 //! k (1 + ln(n / k)) are ever copied.
 
+use crate::pool::Pool;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::collections::BinaryHeap;
 
 /// Sampled rows unless asked otherwise.
 pub(crate) const DEFAULT_ROWS: usize = 4096;
+/// Sampled rows that are read together.
+const TOGETHER: usize = 128;
 /// Most bytes that sampled rows may take.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
 
@@ -117,23 +120,38 @@ impl Reservoir {
         all
     }
 
-    /// Writes the row of `slot`, relative to the origin.
-    fn read(&self, slot: u32, out: &mut [f32]) {
+    /// Writes the row of `slot`, relative to the origin and `shift`.
+    fn read(&self, slot: u32, shift: &[f32], out: &mut [f32]) {
         let slot = slot as usize;
         self.data[slot * self.dim..][..self.dim].convert_to_f32_slice(out);
-        out.iter_mut().for_each(|x| *x *= self.scales[slot]);
+        let scale = self.scales[slot];
+        out.iter_mut().zip(shift).for_each(|(x, s)| *x = *x * scale - s);
     }
 
-    /// All rows in the order of keys, relative to `centre`.
-    pub(crate) fn rows(&self, centre: &[f64]) -> Vec<f32> {
+    /// What `work` makes of all rows in the order of keys, relative to `centre`, [`TOGETHER`] at a time.
+    pub(crate) fn map_rows<T: Send>(
+        &self,
+        pool: &Pool,
+        centre: &[f64],
+        work: impl Fn(&[f32]) -> T + Sync,
+    ) -> Vec<T> {
         let shift: Vec<f32> =
             centre.iter().zip(&self.origin).map(|(c, o)| (c - f64::from(*o)) as f32).collect();
-        let mut out = vec![0f32; self.len() * self.dim];
-        for ((_, slot), row) in self.sorted().into_iter().zip(out.chunks_exact_mut(self.dim)) {
-            self.read(slot, row);
-            row.iter_mut().zip(&shift).for_each(|(x, s)| *x -= s);
-        }
-        out
+        let sorted = self.sorted();
+        let mut out: Vec<Option<T>> = sorted.chunks(TOGETHER).map(|_| None).collect();
+        // A few tasks, so that their buffers are made seldom.
+        let share = out.len().div_ceil(4 * pool.threads()).max(1);
+        let jobs = sorted.chunks(share * TOGETHER).zip(out.chunks_mut(share));
+        pool.each(jobs.collect(), |(slots, out)| {
+            let mut rows = vec![0f32; TOGETHER.min(slots.len()) * self.dim];
+            for (slots, out) in slots.chunks(TOGETHER).zip(out) {
+                for ((_, slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
+                    self.read(*slot, &shift, row);
+                }
+                *out = Some(work(&rows[..slots.len() * self.dim]));
+            }
+        });
+        out.into_iter().flatten().collect()
     }
 
     /// Takes in the rows of another sample.
@@ -146,12 +164,10 @@ impl Reservoir {
         if self.len() == 0 {
             self.origin.clone_from(&other.origin);
         }
-        let shift: Vec<f32> = other.origin.iter().zip(&self.origin).map(|(a, b)| a - b).collect();
+        let shift: Vec<f32> = self.origin.iter().zip(&other.origin).map(|(a, b)| a - b).collect();
         let theirs = other.sorted();
-        self.offer(theirs.iter().map(|entry| entry.0), |i, row| {
-            other.read(theirs[i].1, row);
-            row.iter_mut().zip(&shift).for_each(|(x, s)| *x += s);
-        });
+        let keys = theirs.iter().map(|entry| entry.0);
+        self.offer(keys, |i, row| other.read(theirs[i].1, &shift, row));
     }
 
     /// Closes the gaps that dropped rows left.
@@ -194,6 +210,10 @@ impl Reservoir {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn rows(reservoir: &Reservoir, centre: &[f64]) -> Vec<f32> {
+        reservoir.map_rows(&Pool::ONE, centre, <[f32]>::to_vec).concat()
+    }
     use crate::random::priority;
 
     fn sample(worker: u64, rows: std::ops::Range<u64>, k: usize) -> Reservoir {
@@ -212,7 +232,7 @@ mod tests {
 
     /// Which rows are in the sample, read off their values: row number and worker.
     fn values(r: &Reservoir) -> Vec<(u64, u64)> {
-        let rows = r.rows(&[1e6, 0.0]);
+        let rows = rows(r, &[1e6, 0.0]);
         // The first column is stored relative to 1e6 and so coarsely; the keys tell it exactly.
         let (keys, _, _) = r.parts();
         let mut all: Vec<_> = keys
@@ -265,7 +285,7 @@ mod tests {
             r.offer([1].into_iter(), |_, row| {
                 row.copy_from_slice(&[scale, -0.3 * scale, 0.0]);
             });
-            let got = r.rows(&[1e6, 1e6, 1e6]);
+            let got = rows(&r, &[1e6, 1e6, 1e6]);
             for (g, w) in got.iter().zip([scale, -0.3 * scale, 0.0]) {
                 assert!((g - w).abs() <= scale / 2048.0, "{g} {w}");
             }

@@ -23,7 +23,7 @@ use crate::random::{Purpose, Stream};
 use crate::reservoir::Reservoir;
 use crate::rows::Metric;
 use faer::linalg::matmul::matmul;
-use faer::{Accum, ColMut, Mat, MatRef, Par};
+use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
 
 /// A finished sketch: what was learned from a stream, or from several. It merges (this is DFROSH), saves,
 /// makes hashers, and says how far it can be from the data.
@@ -140,7 +140,7 @@ impl Sketch {
     /// Estimated scatter along the principal directions, descending: the squared singular values of
     /// the sketch. Frequent directions only ever underestimates, by at most the certificate.
     pub fn spectrum(&self) -> Vec<f64> {
-        linalg::eigen(self.gram().as_ref()).0.into_iter().map(|v| v.max(0.0)).collect()
+        linalg::eigen(self.gram(Pool::all()).as_ref()).0.into_iter().map(|v| v.max(0.0)).collect()
     }
 
     /// For each of `ks`: which share of the sampled rows' scatter about the mean the k leading directions hold;
@@ -150,19 +150,38 @@ impl Sketch {
         if self.reservoir.len() == 0 || self.method == Method::Lsh {
             return None;
         }
-        let rows = self.reservoir.rows(&self.mean);
-        let total: f64 = rows.iter().map(|x| f64::from(x * x)).sum();
-        let principal = self.principal(most);
-        let mut shares = vec![0f64; most];
-        for (k, share) in shares.iter_mut().enumerate() {
-            let direction: Vec<f32> = principal.vectors.col(k).iter().map(|x| *x as f32).collect();
-            for row in rows.chunks_exact(self.dim) {
-                let along: f32 = row.iter().zip(&direction).map(|(x, w)| x * w).sum();
-                *share += f64::from(along * along);
-            }
+        let pool = Pool::all();
+        let vectors = self.principal(pool, most).vectors;
+        let vectors = Mat::from_fn(self.dim, most, |i, j| vectors[(i, j)] as f32);
+        let (mut total, mut shares) = (0f64, vec![0f64; most]);
+        let squares = |along: &[f32]| along.iter().map(|x| x * x).collect::<Vec<f32>>();
+        let work = |row: &[f32], along: &[f32]| (square_norm(row), squares(along));
+        for (square, along) in self.project_sample(pool, vectors.as_ref(), work) {
+            total += square;
+            shares.iter_mut().zip(along).for_each(|(s, x)| *s += f64::from(x));
         }
         let share = |k: usize| shares[..k.min(most)].iter().sum::<f64>() / total;
         Some(ks.iter().map(|k| if total > 0.0 { share(*k) } else { 0.0 }).collect())
+    }
+
+    /// What `work` makes of each sampled row less the mean, and of its products with the columns of `w`.
+    pub(crate) fn project_sample<T: Send>(
+        &self,
+        pool: &Pool,
+        w: MatRef<'_, f32>,
+        work: impl Fn(&[f32], &[f32]) -> T + Sync,
+    ) -> Vec<T> {
+        let (dim, r) = (w.nrows(), w.ncols());
+        let parts = self.reservoir.map_rows(pool, &self.mean, |rows| {
+            let n = rows.len() / dim;
+            let mut projected = vec![0f32; n * r];
+            let to = MatMut::from_column_major_slice_mut(&mut projected, r, n);
+            let columns = MatRef::from_column_major_slice(rows, dim, n);
+            matmul(to, Accum::Replace, w.transpose(), columns, 1.0, Par::Seq);
+            let pairs = rows.chunks_exact(dim).zip(projected.chunks_exact(r));
+            pairs.map(|(row, products)| work(row, products)).collect::<Vec<T>>()
+        });
+        parts.into_iter().flatten().collect()
     }
 
     /// One sketch of all the rows that the given sketches have seen (DFROSH).
@@ -237,37 +256,34 @@ impl Sketch {
         differ("the method", &learns(self), &learns(other))
     }
 
-    /// B B' in double precision.
-    fn gram(&self) -> Mat<f64> {
+    /// The lower triangle of B B', in double precision.
+    fn gram(&self, pool: &Pool) -> Mat<f64> {
         let n = self.directions.filled();
         let mut gram = Mat::zeros(n, n);
-        self.for_columns(|chunk, _| {
-            matmul(gram.as_mut(), Accum::Add, chunk, chunk.transpose(), 1.0, Par::Seq);
-        });
+        let mut chunk = vec![0f64; n * WIDTH];
+        for from in (0..self.dim).step_by(WIDTH) {
+            linalg::add_gram(pool, gram.as_mut(), self.columns(from, &mut chunk));
+        }
         gram
     }
 
-    /// Calls `work` with the sketch's columns in double precision, some at a time.
-    fn for_columns(&self, mut work: impl FnMut(MatRef<'_, f64>, usize)) {
-        const WIDTH: usize = 512;
+    /// At most [`WIDTH`] of the sketch's columns, in double precision.
+    fn columns<'a>(&self, from: usize, chunk: &'a mut [f64]) -> MatRef<'a, f64> {
         let (n, d) = (self.directions.filled(), self.dim);
-        let rows = self.directions.live();
-        let mut chunk = vec![0f64; n * WIDTH];
-        for from in (0..d).step_by(WIDTH) {
-            let w = WIDTH.min(d - from);
-            for (to, row) in chunk.chunks_exact_mut(w).zip(rows.chunks_exact(d)) {
-                for (t, x) in to.iter_mut().zip(&row[from..from + w]) {
-                    *t = f64::from(*x);
-                }
+        let w = WIDTH.min(d - from);
+        let rows = self.directions.live().chunks_exact(d);
+        for (to, row) in chunk.chunks_exact_mut(w).zip(rows) {
+            for (t, x) in to.iter_mut().zip(&row[from..from + w]) {
+                *t = f64::from(*x);
             }
-            work(MatRef::from_row_major_slice(&chunk[..n * w], n, w), from);
         }
+        MatRef::from_row_major_slice(&chunk[..n * w], n, w)
     }
 
     /// The r leading right singular vectors of B, from B as it is (shrinking would change neither
     /// vectors nor order). Where B has fewer, random directions orthogonal to them.
-    pub(crate) fn principal(&self, r: usize) -> Principal {
-        let (eigenvalues, u) = linalg::eigen(self.gram().as_ref());
+    pub(crate) fn principal(&self, pool: &Pool, r: usize) -> Principal {
+        let (eigenvalues, u) = linalg::eigen(self.gram(pool).as_ref());
         let largest = eigenvalues.first().copied().unwrap_or(0.0);
         // Entries are single precision: below this a direction is rounding.
         let noise = largest * 1e-12;
@@ -278,8 +294,16 @@ impl Sketch {
             for (j, value) in eigenvalues[..rank].iter().enumerate() {
                 map.col_mut(j).iter_mut().for_each(|x| *x /= value.sqrt());
             }
-            self.for_columns(|chunk, from| {
-                let to = vectors.as_mut().submatrix_mut(from, 0, chunk.ncols(), rank);
+            let mut parts = Vec::new();
+            let mut rest = vectors.as_mut().subcols_mut(0, rank);
+            for from in (0..self.dim).step_by(WIDTH) {
+                let (part, below) = rest.split_at_row_mut(WIDTH.min(self.dim - from));
+                parts.push((from, part));
+                rest = below;
+            }
+            pool.each(parts, |(from, to)| {
+                let mut chunk = vec![0f64; self.directions.filled() * WIDTH];
+                let chunk = self.columns(from, &mut chunk);
                 matmul(to, Accum::Replace, chunk.transpose(), map.as_ref(), 1.0, Par::Seq);
             });
         }
@@ -289,7 +313,7 @@ impl Sketch {
                 vectors.col_mut(j).iter_mut().for_each(|x| *x = stream.normal());
             }
         }
-        let mut vectors = linalg::mended_q(vectors);
+        let mut vectors = linalg::mended_q(pool, vectors);
         for j in 0..r {
             fix_sign(vectors.as_mut().col_mut(j));
         }
@@ -298,6 +322,9 @@ impl Sketch {
         Principal { vectors, values, rank }
     }
 }
+
+/// Columns that are made double precision together.
+const WIDTH: usize = 512;
 
 /// The sign of an eigenvector is arbitrary: its largest entry becomes positive.
 fn fix_sign(column: ColMut<'_, f64>) {
@@ -310,7 +337,7 @@ fn fix_sign(column: ColMut<'_, f64>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Method, Rows, Sketcher};
+    use crate::{Config, Method, Pool, Rows, Sketcher};
 
     #[test]
     fn directions_are_orthonormal_before_they_are_rounded() {
@@ -323,7 +350,7 @@ mod tests {
             let config = Config::new(dim).sketch_rows(48).block_rows(64).method(method);
             let mut sketcher = Sketcher::new(config).unwrap();
             sketcher.push(Rows::new(&data, dim).unwrap()).unwrap();
-            let w = sketcher.finish().principal(24).vectors;
+            let w = sketcher.finish().principal(&Pool::ONE, 24).vectors;
             let gram = w.transpose() * &w;
             for i in 0..24 {
                 for j in 0..24 {

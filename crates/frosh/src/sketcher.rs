@@ -25,6 +25,7 @@
 //! # Ok::<(), frosh::Error>(())
 //! ```
 
+use crate::blocks;
 use crate::centering::Centering;
 use crate::compression::{Block, Kind};
 use crate::config::{Config, Method};
@@ -161,7 +162,10 @@ impl Sketcher {
             let rest = batch.slice(at..batch.len());
             let taken = match T::as_f32(rest.as_slice()) {
                 Some(values) if self.waiting == 0 && self.config.metric == Metric::L2 => {
-                    self.take_directly(values)
+                    match self.take_blocks(values) {
+                        0 => self.take_directly(values),
+                        taken => Ok(taken),
+                    }
                 }
                 _ => Ok(0),
             };
@@ -224,6 +228,19 @@ impl Sketcher {
         }
     }
 
+    /// Uses whole blocks side by side, from where they lie, if there are enough of them. Returns the rows used.
+    fn take_blocks(&mut self, values: &[f32]) -> usize {
+        let Self { block: Some(block), directions, centering, pool, .. } = self else { return 0 };
+        // A row follows the last block.
+        let blocks = (values.len() / self.config.dim - 1) / block.m;
+        if block.done > 0 || !blocks::pays(pool, blocks) {
+            return 0;
+        }
+        let taken = blocks::take(pool, values, blocks, block, centering, directions) * block.m;
+        self.rows += taken as u64;
+        taken
+    }
+
     /// Uses as many whole sub-blocks as there are, from where they lie. Returns the rows used.
     fn take_directly(&mut self, values: &[f32]) -> Result<usize> {
         let dim = self.config.dim;
@@ -259,7 +276,6 @@ impl Sketcher {
 
     /// Feeds whole sub-blocks of raw rows to the next stage, or changes nothing if one is bad.
     fn use_rows(&mut self, values: &[f32]) -> bool {
-        let dim = self.config.dim;
         let Some(block) = &mut self.block else {
             if !kernels::usable(values) {
                 return false;
@@ -267,18 +283,21 @@ impl Sketcher {
             self.use_uncompressed(values, true);
             return true;
         };
-        // No rows wait, so the buffer is free to remember what a bad row would spoil.
-        let spoilt = block.q * dim;
-        block.acc.resize(spoilt, 0.0);
-        self.buffer[..spoilt].copy_from_slice(&block.acc);
+        // No rows wait, so the buffer is free to remember what a bad row would spoil. A block that begins is empty.
+        let (done, spoilt) = (block.done, block.acc.len());
+        if done > 0 {
+            self.buffer[..spoilt].copy_from_slice(&block.acc);
+        }
         let before = (block.tally.clone(), self.centering.sum.clone(), self.centering.rows);
-        let done = block.done;
         if self.compress(values, usize::MAX, true) <= LIMIT.to_bits() {
             self.end_block_if_full();
             return true;
         }
         if let Some(block) = &mut self.block {
-            block.acc.copy_from_slice(&self.buffer[..spoilt]);
+            match done {
+                0 => block.acc.fill(0.0),
+                _ => block.acc.copy_from_slice(&self.buffer[..spoilt]),
+            }
             (block.tally, self.centering.sum, self.centering.rows) = before;
             block.done = done;
         }

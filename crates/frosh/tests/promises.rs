@@ -68,7 +68,9 @@ fn promise_1_holds_for_real_sizes_on_one_thread_and_many() {
     for method in METHODS {
         let config = Config::new(dim).sketch_rows(64).block_rows(1024).method(method);
         let one = learn(&config.clone().threads(1), &data, &[n]).finish();
+        let two = learn(&config.clone().threads(2), &data, &[n]).finish();
         let many = learn(&config.threads(3), &data, &[1000, 7, 2500]).finish();
+        assert_eq!(one.to_bytes(), two.to_bytes(), "{method:?}");
         assert_eq!(one.to_bytes(), many.to_bytes(), "{method:?}");
         let (a, b) = (one.hasher(32).unwrap(), many.hasher(32).unwrap());
         assert_eq!(a.to_bytes(), b.to_bytes());

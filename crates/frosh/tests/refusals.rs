@@ -142,9 +142,14 @@ fn a_bad_row_deep_inside_a_large_batch_is_found() {
         let good = data::<f32>(n, dim);
         for method in METHODS {
             let config = Config::new(dim).method(method).sketch_rows(l).block_rows(m).seed(1);
-            let states = states(&config, &good, dim);
-            for at in [m - 1, m, 2048, 4096 + 16, 5000, 5999] {
-                check(&config, &good, 0, at, &states);
+            let states = states(&config.clone().threads(1), &good, dim);
+            // On two threads, blocks are taken side by side.
+            for threads in [1, 2] {
+                let config = config.clone().threads(threads);
+                for at in [0, m - 1, m, m + 1, 2 * m, 3 * m - 1, 2048, 4096 + 16, 5000, 5999] {
+                    check(&config, &good, 0, at, &states);
+                }
+                check(&config, &good, 3, 2 * m + 1, &states);
             }
         }
     }

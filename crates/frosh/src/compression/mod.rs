@@ -7,7 +7,7 @@
 //! columns and the result is the same bytes for any number of them.
 
 use crate::centering::Centering;
-use crate::kernels::{self, Isa, Panel};
+use crate::kernels::{Isa, Panel, hadamard, scatter};
 use crate::pool::Pool;
 use crate::{sparse_embedding, srht};
 
@@ -75,37 +75,60 @@ impl Block {
         let Centering { reference, sum, rows: absorbed, .. } = centering;
         let reference = if raw { &reference[..] } else { &zero };
         let count = rows.len() / (p * dim);
+        *absorbed += ((count - 1) * p + live) as u64;
+        self.run(pool, pool.threads(), rows, live, reference, sum)
+    }
+
+    /// Absorbs raw rows, a whole number of sub-blocks, on one of `parts` equal parts of the threads.
+    pub(crate) fn absorb_on(
+        &mut self,
+        pool: &Pool,
+        parts: usize,
+        rows: &[f32],
+        centering: &mut Centering,
+    ) -> u32 {
+        let Centering { reference, sum, rows: absorbed, .. } = centering;
+        *absorbed += (rows.len() / self.dim) as u64;
+        self.run(pool, pool.threads() / parts, rows, self.p, reference, sum)
+    }
+
+    fn run(
+        &mut self,
+        pool: &Pool,
+        threads: usize,
+        rows: &[f32],
+        live: usize,
+        reference: &[f32],
+        sum: &mut [f64],
+    ) -> u32 {
+        let (dim, p) = (self.dim, self.p);
+        let count = rows.len() / (p * dim);
         let plans = self.plan(count, live);
         self.acc.resize(self.q * dim, 0.0);
-        // The sparse embedding only adds: on rows of moderate width one thread keeps up with memory, and two
-        // that read half of every row each were slower. The shrink still runs beside it.
-        let narrow = self.kind == Kind::Sparse && dim < 4096;
-        let width = panel_width(dim, p, if narrow { 1 } else { pool.threads() });
-        let mut panels = columns(&mut self.acc, dim, width, sum);
+        let width = panel_width(self.kind, dim, p, threads);
+        let panels = columns(&mut self.acc, dim, width, sum);
         let largest = std::sync::atomic::AtomicU32::new(0);
         let isa = Isa::detect();
-        let jobs: Vec<_> = panels.iter_mut().enumerate().collect();
-        pool.each(jobs, |(n, (acc, sum))| {
+        pool.each(panels.into_iter().enumerate().collect(), |(n, (mut acc, sum))| {
             let from = n * width;
             let reference = &reference[from..from + sum.len()];
-            let mut scratch = vec![0f32; p * kernels::hadamard::STRIP];
+            let mut scratch = vec![0f32; p * hadamard::STRIP];
             let mut seen = 0;
             for (rows, plan) in rows.chunks_exact(p * dim).zip(&plans) {
                 let rows = Panel::new(rows, dim, from, sum.len());
                 seen = seen.max(match plan {
                     Plan::Srht { signs, picks } => {
-                        let job = kernels::hadamard::SubBlock { rows, reference, signs, picks };
-                        kernels::hadamard::sub_block(isa, job, acc, sum, &mut scratch)
+                        let job = hadamard::SubBlock { rows, reference, signs, picks };
+                        hadamard::sub_block(isa, job, &mut acc, sum, &mut scratch)
                     }
                     Plan::Sparse { buckets } => {
-                        let job = kernels::scatter::SubBlock { rows, reference, buckets };
-                        kernels::scatter::sub_block(isa, job, acc, sum)
+                        let job = scatter::SubBlock { rows, reference, buckets };
+                        scatter::sub_block(isa, job, &mut acc, sum)
                     }
                 });
             }
             largest.fetch_max(seen, std::sync::atomic::Ordering::Relaxed);
         });
-        *absorbed += ((count - 1) * p + live) as u64;
         self.done += count;
         largest.into_inner()
     }
@@ -154,19 +177,34 @@ impl Block {
             }
         }
         take(&self.acc);
+        self.clear();
+        self.trial += 1;
+    }
+
+    /// Forgets the rows of the block.
+    pub(crate) fn clear(&mut self) {
         self.acc.fill(0.0);
         self.tally.fill(0);
         self.done = 0;
-        self.trial += 1;
+    }
+
+    /// An empty block of the same stream, in memory that holds zeros or nothing.
+    pub(crate) fn another(&self, acc: Vec<f32>) -> Self {
+        Self { done: 0, acc, tally: vec![0; self.q], ..*self }
     }
 }
 
-/// Columns that one task works on: wide enough to read memory in long runs (a megabyte of a sub-block;
-/// narrower panels of wide rows were up to 1.5 times slower), and at least one panel for each thread.
-fn panel_width(dim: usize, p: usize, threads: usize) -> usize {
-    let cached = (262_144 / p).max(64);
-    let shared = if threads > 1 { dim.div_ceil(threads) } else { dim };
-    cached.min(shared.next_multiple_of(64))
+/// Columns that one task works on. The SRHT's sub-blocks want to stay in the caches, but narrow panels of wide rows
+/// are slow to read (a megabyte was best); the sparse embedding wants whole rows: on rows of
+/// moderate width one thread keeps up with memory, and two that read half of every row each were slower.
+fn panel_width(kind: Kind, dim: usize, p: usize, threads: usize) -> usize {
+    let threads = if kind == Kind::Sparse && dim < 4096 { 1 } else { threads };
+    let cached = match kind {
+        Kind::Srht => (262_144 / p).max(64),
+        Kind::Sparse => dim,
+    };
+    let panels = dim.div_ceil(cached).next_multiple_of(threads);
+    dim.div_ceil(panels).next_multiple_of(64)
 }
 
 /// Rows of the accumulator and the sums, cut into panels of `width` columns.

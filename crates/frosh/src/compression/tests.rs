@@ -210,7 +210,7 @@ fn heights_are_powers_of_two_within_the_block() {
 fn panels_cover_all_columns_for_any_number_of_threads() {
     for (dim, p, threads) in [(1, 2, 1), (960, 64, 1), (960, 64, 2), (25_600, 128, 2), (70, 64, 8)]
     {
-        let width = panel_width(dim, p, threads);
+        let width = panel_width(Kind::Srht, dim, p, threads);
         assert!(width >= 1 && (width.is_multiple_of(64)), "{dim} {p} {threads}: {width}");
     }
 }

@@ -28,7 +28,7 @@ use std::ops::Range;
 pub(crate) struct Tile(pub(crate) [Lane; W]);
 
 /// Columns of vectors that share one visit of four reflectors: they stay in the first cache.
-const COLUMNS: usize = 8;
+pub(crate) const COLUMNS: usize = 8;
 /// Squared entries whose sum is below this are zero beside a matrix of norm about one.
 const NOTHING: f64 = 1e-280;
 

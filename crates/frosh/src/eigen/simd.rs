@@ -14,7 +14,7 @@ pub(crate) const W: usize = 4;
 pub(crate) type Lane = [f64; W];
 
 /// The operations the kernels need; masks and counts live in the bits of a `V`.
-pub(crate) trait Simd: Copy {
+pub(crate) trait Simd: Copy + Send + Sync {
     type V: Copy;
     /// Runs `f` where this instruction set is enabled, so that everything inlines into it.
     fn run<R>(self, f: impl FnOnce() -> R) -> R;

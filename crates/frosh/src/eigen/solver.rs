@@ -22,19 +22,24 @@
 //! and 4.3 ms for all pairs from faer in `f32`. Memory: `8 n^2 + 470 n` bytes, 0.64 MB for 256.
 //!
 //! What makes it safe: `unsafe` is confined to [`super::simd`], behind run-time detection.
-//! Powers of two are taken out of `G` and `T`, so squares neither overflow nor vanish. There is
-//! one thread and a fixed order of operations: equal input gives equal bytes on one machine, for
-//! any number of threads around it. Input that is not finite is reported as NaN.
+//! Powers of two are taken out of `G` and `T`, so squares neither overflow nor vanish. Each value
+//! and vector is computed by itself, in a fixed order of operations: equal input gives equal bytes on one
+//! machine, for any number of threads. Input that is not finite is reported as NaN.
 
-use super::householder::{Tile, back, block, reduce};
+use super::householder::{COLUMNS, Tile, back, block, reduce};
 use super::simd::{Lane, Portable, Simd, W};
-use super::tridiagonal::{Factor, GROUP, Iteration, PAIR, Tridiagonal, Wide, largest, random};
+use super::tridiagonal::{
+    BATCH, Factor, GROUP, Iteration, PAIR, Tridiagonal, Wide, largest, random,
+};
+use crate::pool::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{
     ComputeEigenvectors, self_adjoint_evd_scratch, tridiagonal_self_adjoint_evd,
 };
 use faer::{Col, ColRef, Mat, MatRef, Par};
 
+/// Orders below which other threads do not help.
+const ALONE: usize = 96;
 /// Added to `e^2` so that it is never zero; as an entry of `T` it would be 1e-20.
 const SPLIT: f64 = 1e-40;
 
@@ -116,23 +121,25 @@ impl Eigen {
     /// The `n / 2 + 1` largest eigenvalues of the matrix whose columns were set, descending, and the
     /// eigenvectors of the first `n / 2` as columns. If an entry is not finite, all values are NaN
     /// and all vectors zero.
-    pub(crate) fn solve(&mut self) -> (&[f64], MatRef<'_, f64>) {
+    pub(crate) fn solve(&mut self, pool: &Pool) -> (&[f64], MatRef<'_, f64>) {
+        // Small ones are done before another thread has woken.
+        let pool = if self.n < ALONE { &Pool::ONE } else { pool };
         #[cfg(target_arch = "x86_64")]
         if let Some(avx2) = super::simd::Avx2::detect() {
-            return self.solve_with(avx2);
+            return self.solve_with(avx2, pool);
         }
-        self.solve_with(Portable)
+        self.solve_with(Portable, pool)
     }
 
-    fn solve_with<S: Simd>(&mut self, s: S) -> (&[f64], MatRef<'_, f64>) {
+    fn solve_with<S: Simd>(&mut self, s: S, pool: &Pool) -> (&[f64], MatRef<'_, f64>) {
         self.mirror();
         let scale = self.scale * self.tridiagonalise(s);
         if scale.is_finite() {
-            self.bisect(s);
-            if !self.iterate(s) {
+            self.bisect(s, pool);
+            if !self.iterate(s, pool) {
                 self.divide_and_conquer();
             }
-            self.transform(s);
+            self.transform(s, pool);
         } else {
             self.z.fill(0.0);
         }
@@ -202,23 +209,53 @@ impl Eigen {
         norm
     }
 
-    fn bisect<S: Simd>(&mut self, s: S) {
+    fn bisect<S: Simd>(&mut self, s: S, pool: &Pool) {
         let Self { d, minus, values, .. } = self;
-        s.run(
-            #[inline(always)]
-            || largest(s, d, minus, values),
-        );
+        let share = values.len().div_ceil(pool.threads());
+        pool.each(values.chunks_mut(share).enumerate().collect(), |(part, values)| {
+            s.run(
+                #[inline(always)]
+                || largest(s, d, minus, part * share * GROUP * W, values),
+            );
+        });
     }
 
-    fn iterate<S: Simd>(&mut self, s: S) -> bool {
+    fn iterate<S: Simd>(&mut self, s: S, pool: &Pool) -> bool {
         let Self { n, d, e, values, start, factors, x, work, z, .. } = self;
         let (nb, k) = (n.div_ceil(W), *n / 2);
-        let t = Tridiagonal { d, e };
+        let (t, start) = (Tridiagonal { d, e }, &start[..]);
         let values = &values.as_flattened().as_flattened()[..k];
-        let iteration = Iteration { factors, x, start, spare: aligned(work, nb) };
+        let z = aligned(z, k * nb);
+        let mut own = Iteration { factors, x, start, spare: aligned(work, nb) };
+        let share = k.div_ceil(pool.threads()).next_multiple_of(BATCH).max(BATCH);
+        let mut parts = z.chunks_mut(share * nb).zip(values.chunks(share)).enumerate();
+        let first = parts.next();
+        // The first part is worked on in the buffers that are there; others bring their own.
+        let others = || {
+            pool.each(parts.collect(), |(part, (z, values))| {
+                let (mut factors, mut x) =
+                    (vec![Factor::default(); *n], vec![[[0.0; W]; PAIR]; *n]);
+                let mut iteration =
+                    Iteration { factors: &mut factors, x: &mut x, start, spare: &mut [] };
+                s.run(
+                    #[inline(always)]
+                    || iteration.solve(s, t, part * share, values, z),
+                );
+            });
+        };
+        let here = || {
+            if let Some((_, (z, values))) = first {
+                s.run(
+                    #[inline(always)]
+                    || own.solve(s, t, 0, values, z),
+                );
+            }
+            own
+        };
+        let (mut own, ()) = pool.join(here, others);
         s.run(
             #[inline(always)]
-            || iteration.vectors(s, t, values, aligned(z, k * nb)),
+            || own.settle_all(s, t, values, z),
         )
     }
 
@@ -260,13 +297,18 @@ impl Eigen {
         }
     }
 
-    fn transform<S: Simd>(&mut self, s: S) {
+    fn transform<S: Simd>(&mut self, s: S, pool: &Pool) {
         let Self { n, tiles, z, .. } = self;
         let (nb, k) = (n.div_ceil(W), *n / 2);
-        s.run(
-            #[inline(always)]
-            || back(s, tiles, nb, aligned(z, k * nb)),
-        );
+        // Two parts for each thread: one that comes later, from other work, still finds some.
+        let parts = if pool.threads() > 1 { 2 * pool.threads() } else { 1 };
+        let share = k.div_ceil(parts).next_multiple_of(COLUMNS).max(COLUMNS);
+        pool.each(aligned(z, k * nb).chunks_mut(share * nb).collect(), |z| {
+            s.run(
+                #[inline(always)]
+                || back(s, tiles, nb, z),
+            );
+        });
     }
 
     fn finish(&mut self, scale: f64) -> (&[f64], MatRef<'_, f64>) {
@@ -316,7 +358,7 @@ mod tests {
             gram: MatRef<'_, T>,
         ) -> (&[f64], MatRef<'_, f64>) {
             self.set(gram);
-            self.solve()
+            self.solve(&Pool::ONE)
         }
 
         fn largest_half_with<S: Simd, T: Copy + Into<f64>>(
@@ -325,7 +367,22 @@ mod tests {
             gram: MatRef<'_, T>,
         ) -> (&[f64], MatRef<'_, f64>) {
             self.set(gram);
-            self.solve_with(s)
+            self.solve_with(s, &Pool::ONE)
+        }
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bytes() {
+        for n in [96, 130, 257] {
+            let g = spectrum(n, |i| 1.0 / (1.0 + i));
+            let solve = |threads| {
+                let mut eigen = Eigen::new(n);
+                eigen.set(g.as_ref());
+                let (values, vectors) = eigen.solve(&Pool::new(threads).unwrap());
+                (values.to_vec(), vectors.to_owned())
+            };
+            let one = solve(1);
+            assert!([2, 3, 7].map(solve).iter().all(|many| *many == one), "{n}");
         }
     }
 
@@ -406,10 +463,10 @@ mod tests {
         eigen.set(g.as_ref());
         eigen.mirror();
         let scale = eigen.scale * eigen.tridiagonalise(Portable);
-        eigen.bisect(Portable);
-        let needed = !eigen.iterate(Portable);
+        eigen.bisect(Portable, &Pool::ONE);
+        let needed = !eigen.iterate(Portable, &Pool::ONE);
         eigen.divide_and_conquer();
-        eigen.transform(Portable);
+        eigen.transform(Portable, &Pool::ONE);
         let (values, vectors) = eigen.finish(scale);
         judge(g, values, vectors);
         needed

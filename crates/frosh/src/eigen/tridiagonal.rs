@@ -28,7 +28,7 @@ use std::array::from_fn;
 pub(crate) const GROUP: usize = 3;
 /// Vectors of values per inverse iteration, and the values in them.
 pub(crate) const PAIR: usize = 2;
-const BATCH: usize = PAIR * W;
+pub(crate) const BATCH: usize = PAIR * W;
 /// One coordinate of a batch of vectors.
 pub(crate) type Wide = [Lane; PAIR];
 
@@ -64,11 +64,16 @@ pub(crate) fn random(seed: &mut u64) -> f64 {
     (*seed >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// The largest eigenvalues in descending order, as many as fit; `minus` holds `-e_{i-1}^2`, kept
-/// from zero so that no two neighbours of the sequence vanish together.
+/// The largest eigenvalues in descending order but for the first `at`, as many as fit; `minus` holds
+/// `-e_{i-1}^2`, kept from zero so that no two neighbours of the sequence vanish together.
 #[inline(always)]
-pub(crate) fn largest<S: Simd>(s: S, d: &[f64], minus: &[f64], values: &mut [[Lane; GROUP]]) {
-    let mut at = 0;
+pub(crate) fn largest<S: Simd>(
+    s: S,
+    d: &[f64],
+    minus: &[f64],
+    mut at: usize,
+    values: &mut [[Lane; GROUP]],
+) {
     for values in values {
         let mut index = [s.splat(0.0); GROUP];
         for index in &mut index {
@@ -127,24 +132,25 @@ pub(crate) struct Iteration<'a> {
 }
 
 impl Iteration<'_> {
-    /// Writes the eigenvectors of `values` (descending) into the columns of `z`; false if a
-    /// vector has failed the residual test.
+    /// Solves for the eigenvectors of `values` (descending), the first of which is number `first`, a multiple of
+    /// [`BATCH`], into the columns of `z`. They are to be settled.
     #[inline(always)]
-    pub(crate) fn vectors<S: Simd>(
-        mut self,
+    pub(crate) fn solve<S: Simd>(
+        &mut self,
         s: S,
         t: Tridiagonal<'_>,
+        first: usize,
         values: &[f64],
         z: &mut [Lane],
-    ) -> bool {
-        let (n, nb) = (t.d.len(), self.spare.len());
+    ) {
+        let (n, nb) = (t.d.len(), t.d.len().div_ceil(W));
         for (batch, (values, z)) in values.chunks(BATCH).zip(z.chunks_mut(BATCH * nb)).enumerate() {
             let mut shifts = [values[0]; BATCH];
             shifts[..values.len()].copy_from_slice(values);
             self.factorise(s, t, &shifts);
             for l in 0..BATCH {
                 // Every vector starts from its own rotation: equal values need unequal starts.
-                let turn = (batch * BATCH + l) % n;
+                let turn = (first + batch * BATCH + l) % n;
                 let (tail, head) = self.start.split_at(turn);
                 for (x, r) in self.x.iter_mut().zip(head.iter().chain(tail)) {
                     x[l / W][l % W] = *r;
@@ -158,6 +164,18 @@ impl Iteration<'_> {
                 self.column(l, column);
             }
         }
+    }
+
+    /// Makes the solved columns of `z` orthonormal; false if a vector has failed the residual test.
+    #[inline(always)]
+    pub(crate) fn settle_all<S: Simd>(
+        &mut self,
+        s: S,
+        t: Tridiagonal<'_>,
+        values: &[f64],
+        z: &mut [Lane],
+    ) -> bool {
+        let nb = self.spare.len();
         let (mut from, mut seed) = (0, 1);
         for (j, &value) in values.iter().enumerate() {
             while values[from] - value > WINDOW {

@@ -192,7 +192,7 @@ impl FrequentDirections {
         let kept = self.index.position(l) - 1;
         let mut eigen = self.eigen.take().unwrap_or_else(|| Box::new(Eigen::new(l)));
         self.set_gram(pool, &mut eigen);
-        let (values, _) = eigen.solve();
+        let (values, _) = eigen.solve(pool);
 
         // Rows are single precision: below their rounding a value is zero, and so is its row.
         let noise = values[0] * f64::from(f32::EPSILON).powi(2) * l as f64;
@@ -211,7 +211,7 @@ impl FrequentDirections {
 
     /// Hands B B' to the solver, some columns at a time; rows not in use count as zeros.
     fn set_gram(&self, pool: &Pool, eigen: &mut Eigen) {
-        const WIDTH: usize = 64;
+        const WIDTH: usize = PIECE;
         let (l, n, d, old) = (self.capacity, self.filled(), self.dim, self.lengths.len());
         eigen.begin(self.lengths.iter().chain(&self.norms).fold(0f64, |m, x| m.max(*x)));
         let all = MatRef::from_row_major_slice(&self.rows, n, d);
@@ -245,18 +245,29 @@ impl FrequentDirections {
     }
 }
 
-/// `a b'`. Wide rows are cut in a number of column groups that depends on their width alone, so that
-/// threads can share them and sums have one order.
+/// `a b'`, by pieces of [`PIECE`] rows of `a`. Wide rows are cut in a number of column groups as well. Both depend
+/// on the sizes alone, so that threads can share the work and sums have one order.
 fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
     let d = a.ncols();
     let groups = (d / 2048).clamp(1, 8);
     let width = d.div_ceil(groups);
     let mut parts: Vec<Mat<f32>> = (0..groups).map(|_| Mat::zeros(a.nrows(), b.nrows())).collect();
-    pool.each(parts.iter_mut().enumerate().collect(), |(group, part)| {
-        let from = group * width;
-        let columns = width.min(d - from);
-        let (a, b) = (a.subcols(from, columns), b.subcols(from, columns));
-        matmul(part.as_mut(), Accum::Replace, a, b.transpose(), 1.0, Par::Seq);
+    let mut jobs = Vec::new();
+    for (group, part) in parts.iter_mut().enumerate() {
+        let mut rest = part.as_mut();
+        for row in (0..a.nrows()).step_by(PIECE) {
+            let (piece, below) = rest.split_at_row_mut(PIECE.min(a.nrows() - row));
+            jobs.push((group * width, row, piece));
+            rest = below;
+        }
+    }
+    let small = a.nrows() * b.nrows() * d < 1 << 22;
+    let pool = if small { &Pool::ONE } else { pool };
+    pool.each(jobs, |(column, row, part)| {
+        let columns = width.min(d - column);
+        let a = a.submatrix(row, column, part.nrows(), columns);
+        let b = b.subcols(column, columns);
+        matmul(part, Accum::Replace, a, b.transpose(), 1.0, Par::Seq);
     });
     let (first, others) = parts.split_at_mut(1);
     for other in others {
@@ -264,6 +275,9 @@ fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
     }
     parts.swap_remove(0)
 }
+
+/// Rows of a product that are computed together.
+const PIECE: usize = 64;
 
 /// The first rows of `rows` become `map` times its first `map.ncols()` rows.
 fn rotate(pool: &Pool, map: MatRef<'_, f32>, rows: &mut [f32], dim: usize) {

@@ -1,15 +1,17 @@
 //! One sub-block of the SRHT: `acc_k += ± (H_p D_b (F_b - 1 r'))_{a_k}` for all k, with the column
 //! sums of `F_b - 1 r'` on the side.
 //!
-//! The panel is read once, row after row, to bring it into cache and to find bad values. Then, strip
-//! by strip of [`STRIP`] columns, butterflies run over the rows in passes of radix 8 (three levels
+//! Strip by strip of [`STRIP`] columns, butterflies run over the rows in passes of radix 8 (three levels
 //! per load and store, in registers), and the sampled rows are added to the accumulator. A strip of
-//! `p` rows stays in the first-level cache.
+//! `p` rows stays in the first-level cache. The first pass also finds bad values, and asks memory for what
+//! comes next ([`Ahead`]): strips do not follow the order of memory, so the processor would not guess it.
 //!
 //! Cost: `log2(p) + 3` additions per element of the panel, and one per element of the accumulator.
 
-use super::{Isa, Panel, Vector, dispatch, largest_magnitude};
+use super::{Isa, Panel, Vector, dispatch};
 
+/// Rows of the first pass that go through three levels together.
+const RADIX: usize = 8;
 /// Columns that are transformed together.
 pub(crate) const STRIP: usize = 64;
 
@@ -57,23 +59,55 @@ unsafe fn run<V: Vector>(
     // SAFETY: `sub_block` checked that p rows of `width` floats, `width` floats of reference and p
     // strips of scratch are there; strips cover columns below `width` only.
     unsafe {
-        let largest = largest_magnitude::<V>(job.rows);
+        let mut largest = V::splat(0.0);
+        let mut tail = 0f32;
+        let mut ahead = Ahead::new(job.rows);
         let width = job.rows.width;
         let main = width / V::LANES * V::LANES;
         let mut from = 0;
         while from < main {
             let w = STRIP.min(main - from);
-            strip::<V>(&job, from, w, acc, sum, scratch);
+            let seen = strip::<V>(&job, from, w, acc, sum, scratch, &mut ahead);
+            largest = largest.max_bits(seen);
             from += w;
         }
         if main < width {
-            strip::<f32>(&job, main, width - main, acc, sum, scratch);
+            tail = strip::<f32>(&job, main, width - main, acc, sum, scratch, &mut ahead);
         }
-        largest
+        largest.largest().max(tail.largest())
     }
 }
 
-/// Columns `from..from + w`, w a multiple of the lanes and at most [`STRIP`].
+/// What memory is asked for while this sub-block is worked on: the next one, in the order in which it lies there.
+struct Ahead {
+    /// The row to ask for. It may lie behind the end of the data: it is never read through this pointer.
+    row: *const f32,
+    column: usize,
+    /// Columns that are wanted of a row; without end where row follows row.
+    wanted: usize,
+    stride: usize,
+}
+
+impl Ahead {
+    fn new(panel: Panel<'_>) -> Self {
+        let row = panel.data.as_ptr().wrapping_add(panel.rows * panel.stride);
+        let wanted = if panel.width == panel.stride { usize::MAX } else { panel.width };
+        Self { row, column: 0, wanted, stride: panel.stride }
+    }
+
+    /// Where the next `count` floats to ask for begin.
+    fn next(&mut self, count: usize) -> *const f32 {
+        let at = self.row.wrapping_add(self.column);
+        self.column += count;
+        if self.column >= self.wanted {
+            self.column = 0;
+            self.row = self.row.wrapping_add(self.stride);
+        }
+        at
+    }
+}
+
+/// Columns `from..from + w`, w a multiple of the lanes and at most [`STRIP`]. Returns the largest magnitudes.
 #[inline(always)]
 unsafe fn strip<V: Vector>(
     job: &SubBlock<'_>,
@@ -82,18 +116,19 @@ unsafe fn strip<V: Vector>(
     acc: &mut [&mut [f32]],
     sum: &mut [f64],
     scratch: &mut [f32],
-) {
+    ahead: &mut Ahead,
+) -> V {
     let p = job.rows.rows;
     let mut sums = [0f32; STRIP];
     let z = scratch.as_mut_ptr();
     // SAFETY: `run` passes strips inside the panel; scratch holds p strips.
-    unsafe {
-        match p {
-            2 => first_pass::<V, 2>(job, from, w, z, &mut sums),
-            4 => first_pass::<V, 4>(job, from, w, z, &mut sums),
-            _ => first_pass::<V, 8>(job, from, w, z, &mut sums),
-        }
-        let mut stride = p.min(8);
+    let largest = unsafe {
+        let largest = match p {
+            2 => first_pass::<V, 2>(job, from, w, z, &mut sums, ahead),
+            4 => first_pass::<V, 4>(job, from, w, z, &mut sums, ahead),
+            _ => first_pass::<V, RADIX>(job, from, w, z, &mut sums, ahead),
+        };
+        let mut stride = p.min(RADIX);
         while stride < p {
             // Four levels go as two passes of two: radix 16 does not fit sixteen registers.
             match (p / stride).trailing_zeros() {
@@ -111,13 +146,16 @@ unsafe fn strip<V: Vector>(
                 c += V::LANES;
             }
         }
-    }
+        largest
+    };
     for (total, s) in sum[from..from + w].iter_mut().zip(&sums) {
         *total += f64::from(*s);
     }
+    largest
 }
 
-/// Subtracts the reference, sums, applies the signs, and does the first log2(R) levels.
+/// Checks, subtracts the reference, sums, applies the signs, and does the first log2(R) levels. Returns
+/// the largest magnitudes.
 #[inline(always)]
 unsafe fn first_pass<V: Vector, const R: usize>(
     job: &SubBlock<'_>,
@@ -125,16 +163,19 @@ unsafe fn first_pass<V: Vector, const R: usize>(
     w: usize,
     z: *mut f32,
     sums: &mut [f32; STRIP],
-) {
+    ahead: &mut Ahead,
+) -> V {
     // SAFETY: see `strip`.
     unsafe {
         let (stride, p) = (job.rows.stride, job.rows.rows);
         let source = job.rows.data.as_ptr().add(from);
         let reference = job.reference.as_ptr().add(from);
         let signs = job.signs.as_ptr();
+        let mut largest = V::splat(0.0);
         for base in (0..p).step_by(R) {
             let from: [*const f32; R] = std::array::from_fn(|i| source.add((base + i) * stride));
             let to = z.add(base * STRIP);
+            let mut next = ahead.next(R * w);
             let mut c = 0;
             while c < w {
                 let r = V::load(reference.add(c));
@@ -142,8 +183,9 @@ unsafe fn first_pass<V: Vector, const R: usize>(
                 let mut v = [r; R];
                 let mut i = 0;
                 while i < R {
-                    let y0 = V::load(from[i].add(c)).sub(r);
-                    let y1 = V::load(from[i + 1].add(c)).sub(r);
+                    let (x0, x1) = (V::load(from[i].add(c)), V::load(from[i + 1].add(c)));
+                    largest = largest.max_bits(x0).max_bits(x1);
+                    let (y0, y1) = (x0.sub(r), x1.sub(r));
                     sum = sum.add(y0.add(y1));
                     // The signs ride on the first level: multiplying by ±1 is exact, so the fused
                     // operations round like plain sums.
@@ -153,6 +195,10 @@ unsafe fn first_pass<V: Vector, const R: usize>(
                     v[i + 1] = s1.neg_mul_add(y1, s0y0);
                     i += 2;
                 }
+                for line in (0..R * V::LANES).step_by(16) {
+                    V::prefetch(next.wrapping_add(line));
+                }
+                next = next.wrapping_add(R * V::LANES);
                 butterflies(&mut v, 2);
                 sum.store(sums.as_mut_ptr().add(c));
                 for (i, v) in v.iter().enumerate() {
@@ -161,6 +207,7 @@ unsafe fn first_pass<V: Vector, const R: usize>(
                 c += V::LANES;
             }
         }
+        largest
     }
 }
 

@@ -42,6 +42,9 @@ pub(crate) trait Vector: Copy {
     unsafe fn largest(self) -> u32;
     /// One bit per lane, least significant first: is the lane above zero?
     unsafe fn positive(self) -> u32;
+    /// Asks memory for the cache line at `_at`, which may be any address.
+    #[inline(always)]
+    unsafe fn prefetch(_at: *const f32) {}
 }
 
 const MAGNITUDE: u32 = 0x7fff_ffff;

@@ -54,6 +54,7 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
                 let s = V::splat(sign);
                 let mut c = 0;
                 while c < main {
+                    V::prefetch(row.wrapping_add(job.rows.stride + c));
                     let x = V::load(row.add(c));
                     largest = largest.max_bits(x);
                     let y = x.sub(V::load(reference.add(c)));

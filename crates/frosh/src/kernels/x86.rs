@@ -63,6 +63,11 @@ macro_rules! vector {
             unsafe fn positive(self) -> u32 {
                 $positive(self)
             }
+            #[inline(always)]
+            unsafe fn prefetch(at: *const f32) {
+                // SAFETY: a prefetch never faults.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+            }
         }
     };
 }
