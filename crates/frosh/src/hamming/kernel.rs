@@ -3,10 +3,12 @@
 //! The plain versions here are the definition that every instruction set is tested against, and what
 //! runs where there is no better one. Their inner loop is `count_ones` on 64-bit words, with the number
 //! of words known to the compiler for rows of up to 39 bytes. On x86-64 the same source is compiled a second
-//! time with POPCNT; AVX2 takes over where a row is 8, 16 or a multiple of 32 bytes.
+//! time with POPCNT; AVX2, AVX-512 and NEON take over for some widths.
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 #[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::{avx512, x86};
 
 /// Rows that [`seek`] looks at before it decides whether to stop.
 pub(super) const GROUP: usize = 32;
@@ -51,20 +53,31 @@ impl<'a> Table<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Isa(Set);
 
+/// The instruction sets that there are kernels for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Set {
+pub(super) enum Set {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
 }
 
 impl Isa {
     /// The best one here.
     pub(crate) fn detect() -> Self {
+        #[cfg(target_arch = "aarch64")]
+        return Self(Set::Neon);
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
-            return Self(Set::Avx2);
+            let wide = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vpopcntdq");
+            return Self(if wide { Set::Avx512 } else { Set::Avx2 });
         }
+        #[cfg(not(target_arch = "aarch64"))]
         Self(Set::Portable)
     }
 
@@ -72,10 +85,19 @@ impl Isa {
     #[cfg(test)]
     pub(crate) fn every() -> Vec<Self> {
         let mut sets = vec![Self(Set::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        if Self::detect() == Self(Set::Avx512) {
+            sets.push(Self(Set::Avx2));
+        }
         if Self::detect() != sets[0] {
             sets.push(Self::detect());
         }
         sets
+    }
+
+    /// Which it is.
+    pub(super) fn set(self) -> Set {
+        self.0
     }
 
     /// Whether it can look up sixteen values in a register, which [`super::planes`] needs.
@@ -102,6 +124,11 @@ pub(crate) fn distances(isa: Isa, query: &[u8], table: Table<'_>, out: &mut [u32
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only where the CPU has it; the lengths were checked above.
         Set::Avx2 => unsafe { x86::distances(query, table, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Set::Avx512 => unsafe { avx512::distances(query, table, out) },
+        #[cfg(target_arch = "aarch64")]
+        Set::Neon => neon::distances(query, table, out),
         Set::Portable => distances_plain(query, table, out),
     }
 }
@@ -118,8 +145,8 @@ pub(super) fn some(
     match isa.0 {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only where the CPU has it.
-        Set::Avx2 => unsafe { x86::some(query, table, first, mask, out) },
-        Set::Portable => some_plain(query, table, first, mask, out),
+        Set::Avx2 | Set::Avx512 => unsafe { x86::some(query, table, first, mask, out) },
+        _ => some_plain(query, table, first, mask, out),
     }
 }
 
@@ -138,8 +165,8 @@ pub(super) fn listed(isa: Isa, query: &[u8], table: Table<'_>, rows: &[u32], out
     match isa.0 {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only where the CPU has it.
-        Set::Avx2 => unsafe { x86::listed(query, table, rows, out) },
-        Set::Portable => listed_plain(query, table, rows, out),
+        Set::Avx2 | Set::Avx512 => unsafe { x86::listed(query, table, rows, out) },
+        _ => listed_plain(query, table, rows, out),
     }
 }
 
@@ -157,6 +184,11 @@ pub(super) fn seek(
         #[cfg(target_arch = "x86_64")]
         // SAFETY: an `Isa` exists only where the CPU has it; the length was checked above.
         Set::Avx2 => unsafe { x86::seek(query, table, from, limit) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Set::Avx512 => unsafe { avx512::seek(query, table, from, limit) },
+        #[cfg(target_arch = "aarch64")]
+        Set::Neon => neon::seek(query, table, from, limit),
         Set::Portable => seek_plain(query, table, from, limit),
     }
 }

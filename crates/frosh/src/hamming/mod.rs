@@ -9,21 +9,21 @@
 //! |---|---|
 //! | `kernel.rs` | distances of one query to rows as they lie; the search for rows below a limit |
 //! | `planes.rs` | rows turned into planes of half bytes, for many queries at once |
-//! | `x86.rs` | both in AVX2: all intrinsics, and nearly all `unsafe` code of this folder |
+//! | `x86.rs`, `avx512.rs`, `neon.rs` | both by intrinsics: nearly all `unsafe` code of this folder |
 //! | `best.rs` | the k nearest so far, by counting |
 //! | `scan.rs` | the exact search: blocks, threads, filters |
 //! | `multi_index.rs` | tables that spare the scan where neighbours are near |
 //! | `adaptive.rs` | whichever of the two is faster |
 //!
-//! | kernel | AVX2 | portable |
-//! |---|---|---|
-//! | one query, rows of 8, 16, 32, 64, 96, ... bytes | by hand | `count_ones` |
-//! | one query, rows of other widths | `count_ones`, compiled with POPCNT | `count_ones` |
-//! | many queries, any width, limits up to 255 | planes | as one query |
-//! | many queries, limits above 255 | as one query | as one query |
+//! | kernel | AVX2 | AVX-512 | NEON | portable |
+//! |---|---|---|---|---|
+//! | one query, rows of 8 or 16 bytes | `vpshufb` | `vpopcntq` | `cnt` | `count_ones` |
+//! | one query, rows of 32, 64, 96, ... bytes | `vpshufb` | `vpopcntq` (not 96, 160, ...) | `count_ones` | `count_ones` |
+//! | one query, rows of other widths | `count_ones` | `count_ones` | `count_ones` | `count_ones` |
+//! | many queries, any width | planes | planes | planes | as one query |
 //!
-//! AVX-512 (VPOPCNTDQ) is not written, since nobody has run it yet. Nor is NEON by hand: `count_ones`
-//! becomes its `cnt` instruction there.
+//! AVX-512 means F, BW and VPOPCNTDQ. It and NEON were run in emulators only: their answers are tested, their
+//! speed is not.
 //!
 //! **Where we differ** from the usual scan with a heap: the limit is compared in registers, for 32 or 64
 //! rows at once, so rows that are too far cost no branch of their own; what is kept is counted by distance,
@@ -52,9 +52,13 @@
 //! ```
 
 mod adaptive;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod best;
 mod kernel;
 mod multi_index;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod planes;
 mod scan;
 #[cfg(test)]

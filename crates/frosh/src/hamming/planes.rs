@@ -8,16 +8,19 @@
 //! **Leaving early.** Sums are bytes that begin at `255 - limit` and stop at 255, so a row is nearer than
 //! the limit exactly when its sum ends below 255, and a group of 64 rows is done with as soon as all its
 //! sums are 255. Bits of far rows differ about every second time; the planes after which a group is
-//! expected to be done with follow from the limit ([`early`]), and are all that most groups need.
+//! expected to be done with follow from the limit ([`early`]), and are all that most groups need. Limits above 255
+//! do not fit; there, bytes are added up to larger numbers every 60 planes.
 
-use super::kernel::{Isa, Table};
+use super::kernel::{Isa, Set, Table};
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 #[cfg(target_arch = "x86_64")]
-use super::x86;
+use super::{avx512, x86};
 
 /// Rows of a group: a line of memory for each plane.
 pub(crate) const ROWS: usize = 64;
-/// Limits above this do not fit the sums.
-pub(super) const LIMIT: u32 = 255;
+/// Limits above this do not fit sums of bytes.
+const LIMIT: u32 = 255;
 
 /// One plane of a group.
 #[derive(Clone, Copy)]
@@ -66,10 +69,10 @@ impl Planes {
         if self.early.is_empty() {
             self.early = (0..=LIMIT).map(|limit| early(limit, 2 * table.width())).collect();
         }
-        match isa {
+        match isa.set() {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: an `Isa` that looks up is AVX2, and exists only where the CPU has it.
-            isa if isa.looks_up() => unsafe { x86::turn(table, &mut self.lines) },
+            // SAFETY: an `Isa` exists only where the CPU has it, and AVX-512 comes with AVX2.
+            Set::Avx2 | Set::Avx512 => unsafe { x86::turn(table, &mut self.lines) },
             _ => turn_plain(table, &mut self.lines),
         }
     }
@@ -85,20 +88,30 @@ impl Planes {
         queries: usize,
     ) -> [u64; 4] {
         let lines = &self.lines[group * lookups.len()..][..lookups.len()];
-        match (isa, queries) {
+        match (isa.set(), queries) {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as in `turn`.
-            (isa, 1) if isa.looks_up() => unsafe { x86::below_255::<1>(lookups, lines, starts) },
+            // SAFETY: as in `turn`; so below.
+            (Set::Avx2, 1) => unsafe { x86::below_255::<1>(lookups, lines, starts) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: as in `turn`.
-            (isa, _) if isa.looks_up() => unsafe { x86::below_255::<4>(lookups, lines, starts) },
-            _ => below_plain(lookups, lines, starts),
+            // SAFETY: see above.
+            (Set::Avx2, _) => unsafe { x86::below_255::<4>(lookups, lines, starts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: see above.
+            (Set::Avx512, 1) => unsafe { avx512::below_255::<1>(lookups, lines, starts) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: see above.
+            (Set::Avx512, _) => unsafe { avx512::below_255::<4>(lookups, lines, starts) },
+            #[cfg(target_arch = "aarch64")]
+            (Set::Neon, 1) => neon::below_255::<1>(lookups, lines, starts),
+            #[cfg(target_arch = "aarch64")]
+            (Set::Neon, _) => neon::below_255::<4>(lookups, lines, starts),
+            (Set::Portable, _) => below_plain(lookups, lines, starts),
         }
     }
 
     /// Looks at groups of [`ROWS`] rows from group `from` on, and stops at the first with a row nearer to one
-    /// of the queries than its limit (at most [`LIMIT`]; 0 for queries that are missing): the group, and for
-    /// each query a bit for each such row.
+    /// of the queries than its limit (0 for queries that are missing): the group, and for each query a bit for
+    /// each such row.
     pub(super) fn seek(
         &self,
         isa: Isa,
@@ -106,15 +119,19 @@ impl Planes {
         from: usize,
         limits: [u32; 4],
     ) -> Option<(usize, [u64; 4])> {
-        let starts = limits.map(|limit| (LIMIT - limit) as u8);
-        let early = limits.into_iter().fold(0, |most, limit| most.max(self.early[limit as usize]));
-        let (group, mut masks) = match isa {
+        let early = |limit: u32| self.early[limit.min(LIMIT) as usize];
+        let early = limits.into_iter().map(early).max().unwrap_or(0);
+        let lines = &self.lines[..];
+        let (group, mut masks) = match isa.set() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as in `turn`.
-            isa if isa.looks_up() => unsafe {
-                x86::seek_planes(quad, &self.lines, from, starts, early)
-            },
-            _ => seek_plain(quad, &self.lines, from, starts),
+            Set::Avx2 => unsafe { x86::seek_planes(quad, lines, from, limits, early) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as in `turn`.
+            Set::Avx512 => unsafe { avx512::seek_planes(quad, lines, from, limits, early) },
+            #[cfg(target_arch = "aarch64")]
+            Set::Neon => neon::seek_planes(quad, lines, from, limits, early),
+            Set::Portable => seek_plain(quad, lines, from, limits),
         }?;
         if (group + 1) * ROWS > self.rows {
             let filled = u64::MAX >> ((group + 1) * ROWS - self.rows);
@@ -154,12 +171,153 @@ pub(crate) fn starts(
     by: [f32; 2],
     out: &mut Line,
 ) -> u64 {
-    match isa {
+    match isa.set() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `Planes::turn`.
-        isa if isa.looks_up() => unsafe { x86::starts(a, b, at, by, out) },
+        Set::Avx2 | Set::Avx512 => unsafe { x86::starts(a, b, at, by, out) },
         _ => starts_plain(a, b, at, by, out),
     }
+}
+
+/// A byte for each row of a group. All methods need the instruction set that the type stands for.
+pub(super) trait Bytes: Copy {
+    unsafe fn load(line: &Line) -> Self;
+    unsafe fn splat(byte: u8) -> Self;
+    /// Adds, up to 255, what two tables say of the half bytes of two planes: together at most 255.
+    unsafe fn add_looked_up(self, tables: [&[u8; 16]; 2], rows: [Self; 2]) -> Self;
+    unsafe fn and(self, other: Self) -> Self;
+    unsafe fn store(self) -> Line;
+    /// A bit for each byte that is not 255.
+    unsafe fn near(self) -> u64;
+}
+
+/// Adds, for each row and query, what the half bytes of some planes are looked up to: an even number of planes.
+#[inline(always)]
+unsafe fn add_planes<B: Bytes, const N: usize>(
+    sums: &mut [B; N],
+    tables: &[[[u8; 16]; 4]],
+    planes: &[Line],
+) {
+    let (tables, planes) = (tables.as_chunks::<2>().0, planes.as_chunks::<2>().0);
+    for ([low, high], lines) in tables.iter().zip(planes) {
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            let rows = [B::load(&lines[0]), B::load(&lines[1])];
+            for (q, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.add_looked_up([&low[q], &high[q]], rows);
+            }
+        }
+    }
+}
+
+/// Whether every sum has reached 255.
+#[inline(always)]
+unsafe fn all_far<B: Bytes, const N: usize>(sums: &[B; N]) -> bool {
+    // SAFETY: the caller has the instruction set.
+    unsafe { sums[1..].iter().fold(sums[0], |all, sum| all.and(*sum)).near() == 0 }
+}
+
+/// [`Planes::seek`] by registers.
+#[inline(always)]
+pub(super) unsafe fn seek_planes_by<B: Bytes>(
+    quad: &Quad,
+    planes: &[Line],
+    from: usize,
+    limits: [u32; 4],
+    early: usize,
+) -> Option<(usize, [u64; 4])> {
+    if limits.iter().any(|limit| *limit > LIMIT) {
+        // SAFETY: the caller has the instruction set.
+        return unsafe { seek_far_by::<B>(quad, planes, from, limits) };
+    }
+    let starts = limits.map(|limit| (LIMIT - limit) as u8);
+    let (first, second) = quad.tables.split_at(early);
+    for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+        let (near, rest) = group.split_at(early);
+        // SAFETY: the caller has the instruction set.
+        unsafe {
+            let mut sums = starts.map(|start| B::splat(start));
+            add_planes(&mut sums, first, near);
+            if all_far(&sums) {
+                continue;
+            }
+            if !rest.is_empty() {
+                add_planes(&mut sums, second, rest);
+                if all_far(&sums) {
+                    continue;
+                }
+            }
+            return Some((g, sums.map(|sum| sum.near())));
+        }
+    }
+    None
+}
+
+/// Planes whose sums fit bytes: each adds at most 4.
+const BYTES: usize = 60;
+
+/// The same for limits that bytes do not hold: sums of some planes at a time are added up.
+#[inline(always)]
+unsafe fn seek_far_by<B: Bytes>(
+    quad: &Quad,
+    planes: &[Line],
+    from: usize,
+    limits: [u32; 4],
+) -> Option<(usize, [u64; 4])> {
+    'groups: for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+        let mut totals = [[0u32; ROWS]; 4];
+        let mut nearest = [u32::MAX; 4];
+        for (tables, planes) in quad.tables.chunks(BYTES).zip(group.chunks(BYTES)) {
+            // SAFETY: the caller has the instruction set.
+            let sums = unsafe {
+                let mut sums = [B::splat(0); 4];
+                add_planes(&mut sums, tables, planes);
+                sums.map(|sum| sum.store())
+            };
+            for ((totals, sums), nearest) in totals.iter_mut().zip(&sums).zip(&mut nearest) {
+                for (total, sum) in totals.iter_mut().zip(&sums.0) {
+                    *total += u32::from(*sum);
+                }
+                *nearest = totals.iter().copied().min().unwrap_or(0);
+            }
+            if nearest.iter().zip(limits).all(|(nearest, limit)| *nearest >= limit) {
+                continue 'groups;
+            }
+        }
+        let near = |q: usize| {
+            let rows = totals[q].iter().enumerate();
+            rows.fold(0, |mask, (row, total)| mask | u64::from(*total < limits[q]) << row)
+        };
+        return Some((g, std::array::from_fn(near)));
+    }
+    None
+}
+
+/// Planes after which it is looked whether a group is done with.
+const STRETCH: usize = 16;
+
+/// [`Planes::below`] by registers, for the first `N` queries.
+#[inline(always)]
+pub(super) unsafe fn below_255_by<B: Bytes, const N: usize>(
+    lookups: &Lookups,
+    planes: &[Line],
+    starts: &[Line; 4],
+) -> [u64; 4] {
+    let mut masks = [0; 4];
+    // SAFETY: the caller has the instruction set.
+    unsafe {
+        let mut sums: [B; N] = std::array::from_fn(|q| B::load(&starts[q]));
+        for (tables, planes) in lookups.chunks(STRETCH).zip(planes.chunks(STRETCH)) {
+            add_planes(&mut sums, tables, planes);
+            if all_far(&sums) {
+                return masks;
+            }
+        }
+        for (mask, sum) in masks.iter_mut().zip(sums) {
+            *mask = sum.near();
+        }
+    }
+    masks
 }
 
 fn starts_plain(a: &[f32; ROWS], b: &[f32; ROWS], at: f32, by: [f32; 2], out: &mut Line) -> u64 {
@@ -178,16 +336,14 @@ fn seek_plain(
     quad: &Quad,
     planes: &[Line],
     from: usize,
-    starts: [u8; 4],
+    limits: [u32; 4],
 ) -> Option<(usize, [u64; 4])> {
     for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
         let masks: [u64; 4] = std::array::from_fn(|q| {
             (0..ROWS).fold(0, |mask, row| {
                 let planes = group.iter().zip(&quad.tables);
-                let sum = planes.fold(starts[q], |sum, (plane, tables)| {
-                    sum.saturating_add(tables[q][plane.0[row] as usize])
-                });
-                mask | u64::from(sum < 255) << row
+                let parts = planes.map(|(plane, tables)| tables[q][plane.0[row] as usize]);
+                mask | u64::from(parts.map(u32::from).sum::<u32>() < limits[q]) << row
             })
         });
         if masks != [0; 4] {

@@ -222,9 +222,6 @@ impl Work<'_> {
             limits
         };
         let mut now = limits(&self.bests);
-        if now.iter().any(|limit| *limit > planes::LIMIT) {
-            return queries.for_each(|q| self.see_one(q, block, ids));
-        }
         let mut from = 0;
         while now != [0; 4] {
             let Some((group, masks)) = self.planes.seek(self.isa, &self.quads[quad], from, now)

@@ -88,8 +88,17 @@ fn planes_find_what_is_below_the_limits() {
             let (data, queries) = (bytes(rows, width, 5), bytes(4, width, 9));
             let (table, queries) = (Table::new(&data, width), Table::new(&queries, width));
             let quad = Quad::new(queries.part(0, asked));
-            let half = (4 * width as u32).min(255);
-            for given in [[half; 4], [half, half / 2, 1, 0], [255; 4], [3, half - 2, half, 255]] {
+            let (all, middle) = (8 * width as u32, 4 * width as u32);
+            let half = middle.min(255);
+            for given in [
+                [half; 4],
+                [half, half / 2, 1, 0],
+                [255; 4],
+                [3, half - 2, half, 255],
+                [middle; 4],
+                [256, middle + 5, 0, middle - 3],
+                [all + 1; 4],
+            ] {
                 let mut limits = [0; 4];
                 limits[..asked].copy_from_slice(&given[..asked]);
                 for isa in Isa::every() {

@@ -1,17 +1,17 @@
-//! The kernels for x86-64: all intrinsics of the Hamming search.
+//! The kernels for AVX2.
 //!
 //! **Counting.** A register of 32 bytes is counted by looking up each half byte in a table of sixteen
 //! (`vpshufb`), and summed to words (`vpsadbw`). Four rows become a register of four distances; eight such
 //! registers are a group, and only their least is compared with the limit.
 //!
-//! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](super::planes).
+//! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](super::planes). A line of them is two registers.
 
 use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, some_plain};
-use super::planes::{Line, Quad, ROWS, turn_plain};
+use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by, turn_plain};
 use core::arch::x86_64::*;
 
 /// Bytes that are fetched ahead of the search: half a page, where the hardware's own prefetch stops.
-const AHEAD: usize = 2048;
+pub(super) const AHEAD: usize = 2048;
 
 /// Starts to bring a line into cache; any address will do.
 #[inline(always)]
@@ -260,61 +260,64 @@ pub(super) unsafe fn seek(
     }
 }
 
-/// Accumulators of a group: for each query two registers of rows.
-type Sums<const N: usize> = [[__m256i; 2]; N];
+/// Two registers are a line.
+#[derive(Clone, Copy)]
+struct Two([__m256i; 2]);
 
-/// Adds, for each row and query, the distances in the half bytes of some planes: an even number.
-#[inline(always)]
-unsafe fn add_planes<const N: usize>(
-    sums: &mut Sums<N>,
-    tables: &[[[u8; 16]; 4]],
-    planes: &[Line],
-) {
-    let (tables, planes) = (tables.as_chunks::<2>().0, planes.as_chunks::<2>().0);
-    for (tables, lines) in tables.iter().zip(planes) {
-        // SAFETY: a line is two registers, a table is half of one; the caller has AVX2.
+impl Bytes for Two {
+    #[inline(always)]
+    unsafe fn load(line: &Line) -> Self {
+        let at = line.0.as_ptr().cast::<__m256i>();
+        // SAFETY: a line is two registers; the caller has AVX2.
+        Self(unsafe { [_mm256_load_si256(at), _mm256_load_si256(at.add(1))] })
+    }
+    #[inline(always)]
+    unsafe fn splat(byte: u8) -> Self {
+        // SAFETY: the caller has AVX2; so below.
+        Self([unsafe { _mm256_set1_epi8(byte.cast_signed()) }; 2])
+    }
+    #[inline(always)]
+    unsafe fn add_looked_up(self, tables: [&[u8; 16]; 2], rows: [Self; 2]) -> Self {
+        // SAFETY: a table is half of a register.
         unsafe {
-            for half in 0..2 {
-                let rows = [
-                    _mm256_load_si256(lines[0].0.as_ptr().cast::<__m256i>().add(half)),
-                    _mm256_load_si256(lines[1].0.as_ptr().cast::<__m256i>().add(half)),
-                ];
-                for (q, sums) in sums.iter_mut().enumerate() {
-                    let [low, high] = [&tables[0][q], &tables[1][q]];
-                    let low = _mm256_broadcastsi128_si256(_mm_loadu_si128(low.as_ptr().cast()));
-                    let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(high.as_ptr().cast()));
-                    let both = _mm256_add_epi8(
-                        _mm256_shuffle_epi8(low, rows[0]),
-                        _mm256_shuffle_epi8(high, rows[1]),
-                    );
-                    sums[half] = _mm256_adds_epu8(sums[half], both);
-                }
+            let [low, high] = tables
+                .map(|table| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())));
+            let mut sums = self.0;
+            for (half, sum) in sums.iter_mut().enumerate() {
+                let both = _mm256_add_epi8(
+                    _mm256_shuffle_epi8(low, rows[0].0[half]),
+                    _mm256_shuffle_epi8(high, rows[1].0[half]),
+                );
+                *sum = _mm256_adds_epu8(*sum, both);
             }
+            Self(sums)
         }
     }
-}
-
-/// Whether every sum has reached 255.
-#[inline(always)]
-unsafe fn all_far<const N: usize>(sums: &Sums<N>) -> bool {
-    // SAFETY: the caller has AVX2.
-    unsafe {
-        let ones = _mm256_set1_epi8(-1);
-        let mut all = ones;
-        for [low, high] in sums {
-            all = _mm256_and_si256(all, _mm256_and_si256(*low, *high));
-        }
-        _mm256_testc_si256(all, ones) == 1
+    #[inline(always)]
+    unsafe fn and(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: see `splat`.
+        Self(unsafe { [_mm256_and_si256(a, c), _mm256_and_si256(b, d)] })
     }
-}
-
-/// A bit for each sum that has not reached 255.
-#[inline(always)]
-unsafe fn near_rows(sums: __m256i) -> u32 {
-    // SAFETY: the caller has AVX2.
-    unsafe {
-        let far = _mm256_cmpeq_epi8(sums, _mm256_set1_epi8(-1));
-        !_mm256_movemask_epi8(far).cast_unsigned()
+    #[inline(always)]
+    unsafe fn store(self) -> Line {
+        let mut line = Line([0; ROWS]);
+        let at = line.0.as_mut_ptr().cast::<__m256i>();
+        // SAFETY: a line is two registers.
+        unsafe {
+            _mm256_store_si256(at, self.0[0]);
+            _mm256_store_si256(at.add(1), self.0[1]);
+        }
+        line
+    }
+    #[inline(always)]
+    unsafe fn near(self) -> u64 {
+        let far = |x: __m256i| {
+            // SAFETY: see `splat`.
+            let far = unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(-1))) };
+            u64::from(far.cast_unsigned())
+        };
+        !(far(self.0[0]) | far(self.0[1]) << 32)
     }
 }
 
@@ -324,67 +327,22 @@ pub(super) unsafe fn seek_planes(
     quad: &Quad,
     planes: &[Line],
     from: usize,
-    starts: [u8; 4],
+    limits: [u32; 4],
     early: usize,
 ) -> Option<(usize, [u64; 4])> {
-    let (first, second) = quad.tables.split_at(early);
-    for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
-        let (near, rest) = group.split_at(early);
-        // SAFETY: AVX2 is the caller's promise.
-        unsafe {
-            let mut sums: Sums<4> = [[_mm256_setzero_si256(); 2]; 4];
-            for (sums, start) in sums.iter_mut().zip(starts) {
-                *sums = [_mm256_set1_epi8(start.cast_signed()); 2];
-            }
-            add_planes(&mut sums, first, near);
-            if all_far(&sums) {
-                continue;
-            }
-            if !rest.is_empty() {
-                add_planes(&mut sums, second, rest);
-                if all_far(&sums) {
-                    continue;
-                }
-            }
-            let mut masks = [0; 4];
-            for (mask, [low, high]) in masks.iter_mut().zip(sums) {
-                *mask = u64::from(near_rows(low)) | u64::from(near_rows(high)) << 32;
-            }
-            return Some((g, masks));
-        }
-    }
-    None
+    // SAFETY: AVX2 is the caller's promise.
+    unsafe { seek_planes_by::<Two>(quad, planes, from, limits, early) }
 }
-
-/// Planes after which it is looked whether a group is done with.
-const STRETCH: usize = 16;
 
 /// [`super::planes::Planes::below`], for the first `N` queries.
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn below_255<const N: usize>(
-    tables: &[[[u8; 16]; 4]],
+    lookups: &Lookups,
     planes: &[Line],
     starts: &[Line; 4],
 ) -> [u64; 4] {
-    let mut masks = [0; 4];
-    // SAFETY: AVX2 is the caller's promise; a line is two registers.
-    unsafe {
-        let mut sums: Sums<N> = [[_mm256_setzero_si256(); 2]; N];
-        for (sums, start) in sums.iter_mut().zip(starts) {
-            let at = start.0.as_ptr().cast::<__m256i>();
-            *sums = [_mm256_load_si256(at), _mm256_load_si256(at.add(1))];
-        }
-        for (tables, planes) in tables.chunks(STRETCH).zip(planes.chunks(STRETCH)) {
-            add_planes(&mut sums, tables, planes);
-            if all_far(&sums) {
-                return masks;
-            }
-        }
-        for (mask, [low, high]) in masks.iter_mut().zip(sums) {
-            *mask = u64::from(near_rows(low)) | u64::from(near_rows(high)) << 32;
-        }
-    }
-    masks
+    // SAFETY: AVX2 is the caller's promise.
+    unsafe { below_255_by::<Two, N>(lookups, planes, starts) }
 }
 
 /// [`super::planes::starts`]

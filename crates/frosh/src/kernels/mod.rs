@@ -194,17 +194,15 @@ impl Isa {
     /// Every one that this CPU can run, for tests that compare them.
     #[cfg(test)]
     pub(crate) fn every() -> Vec<Self> {
-        let mut sets = vec![Self(Set::Scalar), Self(Set::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                sets.push(Self(Set::Avx2));
-            }
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx2") {
-                sets.push(Self(Set::Avx512));
-            }
-        }
-        sets
+        let all = [
+            (Set::Scalar, true),
+            (Set::Portable, true),
+            #[cfg(target_arch = "x86_64")]
+            (Set::Avx2, is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")),
+            #[cfg(target_arch = "x86_64")]
+            (Set::Avx512, is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx2")),
+        ];
+        all.into_iter().filter(|(_, here)| *here).map(|(set, _)| Self(set)).collect()
     }
 }
 
