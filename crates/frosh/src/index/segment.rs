@@ -163,7 +163,8 @@ impl Segment {
         if self.ids.len() > 0 {
             let (low, high) = (self.ids.of(0), self.ids.of(self.ids.len() - 1));
             let below = low.checked_sub(1).map_or(0, |below| among.rank(below));
-            if among.rank(high) - below < self.facts.rows {
+            // Ids of a damaged file may be out of order.
+            if among.rank(high).saturating_sub(below) < self.facts.rows {
                 let mut wanted = among.iter();
                 wanted.advance_to(low);
                 rows.extend(
