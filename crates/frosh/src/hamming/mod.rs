@@ -22,8 +22,8 @@
 //! | one query, rows of other widths | `count_ones` | `count_ones` | `count_ones` | `count_ones` |
 //! | many queries, any width | planes | planes | planes | as one query |
 //!
-//! AVX-512 means F, BW and VPOPCNTDQ. It and NEON were run in emulators only: their answers are tested, their
-//! speed is not.
+//! AVX-512 means F, BW and VPOPCNTDQ. NEON was run in an emulator only, AVX-512 against a model of its instructions:
+//! their answers are tested, their speed is not measured.
 //!
 //! **Where we differ** from the usual scan with a heap: the limit is compared in registers, for 32 or 64
 //! rows at once, so rows that are too far cost no branch of their own; what is kept is counted by distance,
