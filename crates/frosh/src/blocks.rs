@@ -28,7 +28,7 @@ pub(crate) fn pays(pool: &Pool, blocks: usize) -> bool {
 }
 
 /// Takes whole blocks from the front of `values`, up to the first that has a bad row or is followed by one. A row
-/// follows the last. Returns how many were taken.
+/// follows the last. Returns how many were taken; none if the threads are at such work already.
 pub(crate) fn take(
     pool: &Pool,
     values: &[f32],
@@ -52,7 +52,8 @@ pub(crate) fn take(
         joined: AtomicUsize::new(0),
         stopped: AtomicBool::new(false),
     };
-    pool.on_every(|thread| {
+    // Where it is not done, nothing has changed.
+    let _done = pool.on_every(|thread| {
         if let Some(place) = places.get(thread) {
             // Each is locked once.
             let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);

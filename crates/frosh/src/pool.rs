@@ -4,6 +4,7 @@
 //! the same bytes on one thread and on many.
 
 use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A number of threads. Cloning shares them.
@@ -14,7 +15,14 @@ use std::sync::{Arc, OnceLock};
 /// # Ok::<(), frosh::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Pool(Option<Arc<rayon::ThreadPool>>);
+pub struct Pool(Option<Arc<Threads>>);
+
+#[derive(Debug)]
+struct Threads {
+    rayon: rayon::ThreadPool,
+    /// Whether [`Pool::on_every`] is at work.
+    all_busy: AtomicBool,
+}
 
 impl Pool {
     /// The calling thread alone.
@@ -29,7 +37,8 @@ impl Pool {
                 .num_threads(threads)
                 .thread_name(|i| format!("frosh-{i}"))
                 .build()
-                .map(|pool| Self(Some(Arc::new(pool))))
+                .map(|rayon| Threads { rayon, all_busy: AtomicBool::new(false) })
+                .map(|threads| Self(Some(Arc::new(threads))))
                 .map_err(|e| Error::Threads { threads, why: e.to_string() }),
         }
     }
@@ -46,14 +55,16 @@ impl Pool {
 
     /// How many threads.
     pub fn threads(&self) -> usize {
-        self.0.as_ref().map_or(1, |pool| pool.current_num_threads())
+        self.0.as_ref().map_or(1, |pool| pool.rayon.current_num_threads())
     }
 
     /// Runs `work` on every item, in any order.
     pub(crate) fn each<I: Send>(&self, items: Vec<I>, work: impl Fn(I) + Sync + Send) {
         use rayon::prelude::*;
         match &self.0 {
-            Some(pool) if items.len() > 1 => pool.install(|| items.into_par_iter().for_each(work)),
+            Some(pool) if items.len() > 1 => {
+                pool.rayon.install(|| items.into_par_iter().for_each(work))
+            }
             _ => items.into_iter().for_each(work),
         }
     }
@@ -65,19 +76,21 @@ impl Pool {
         b: impl FnOnce() -> B + Send,
     ) -> (A, B) {
         match &self.0 {
-            Some(pool) => pool.install(|| rayon::join(a, b)),
+            Some(pool) => pool.rayon.install(|| rayon::join(a, b)),
             None => (a(), b()),
         }
     }
 
-    /// Runs `work` once on every thread, with the thread's number.
-    pub(crate) fn on_every(&self, work: impl Fn(usize) + Sync) {
-        match &self.0 {
-            Some(pool) => {
-                pool.broadcast(|context| work(context.index()));
-            }
-            None => work(0),
+    /// Runs `work` once on every thread, with the thread's number; or does nothing and says so if that is being done
+    /// already. Of two such works that wait for their own parts, each thread could do another one first.
+    pub(crate) fn on_every(&self, work: impl Fn(usize) + Sync) -> bool {
+        let Some(pool) = &self.0 else { return false };
+        if pool.all_busy.swap(true, Ordering::Acquire) {
+            return false;
         }
+        let _over = Over(&pool.all_busy);
+        pool.rayon.broadcast(|context| work(context.index()));
+        true
     }
 
     /// Waits for what another thread of the pool will do, and does shares of work that others offer meanwhile.
@@ -92,7 +105,7 @@ impl Pool {
     /// Runs `work` on a thread of the pool, where further calls cost least.
     pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.0 {
-            Some(pool) => pool.install(work),
+            Some(pool) => pool.rayon.install(work),
             None => work(),
         }
     }
@@ -103,11 +116,20 @@ impl Pool {
         let alone =
             || ALONE.get_or_init(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());
         match &self.0 {
-            Some(pool) => pool.install(work),
+            Some(pool) => pool.rayon.install(work),
             None => match alone() {
                 Some(pool) => pool.install(work),
                 None => work(),
             },
         }
+    }
+}
+
+/// Takes a flag back, even after a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }

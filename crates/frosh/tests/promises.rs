@@ -62,6 +62,24 @@ proptest! {
 }
 
 #[test]
+fn promise_1_holds_for_many_sketchers_on_the_same_threads() {
+    let (n, dim) = (9_000, 40);
+    let data = rows(n, dim, 5);
+    let config = Config::new(dim).sketch_rows(24).block_rows(256);
+    let want = learn(&config.clone().threads(1), &data, &[n]).to_bytes();
+    // All of them are on the one pool of all cores.
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(learn(&config.clone().threads(0), &data, &[n]).to_bytes(), want);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn promise_1_holds_for_real_sizes_on_one_thread_and_many() {
     let (n, dim) = (9_000, 300);
     let data = rows(n, dim, 3);
