@@ -44,24 +44,23 @@ pub(crate) fn take(
         (block.another(Vec::new()), centering.next_reference()),
     ]
     .map(|(block, reference)| Mutex::new((block, Centering::of_block(reference))));
-    let shop = Shop {
+    let shared = Shared {
         pool,
         values,
         blocks,
-        line: Mutex::new(Line { centering, directions }),
+        state: Mutex::new(State { centering, directions }),
         joined: AtomicUsize::new(0),
         stopped: AtomicBool::new(false),
     };
-    // Where it is not done, nothing has changed.
-    let _done = pool.on_every(|thread| {
+    pool.on_every(|thread| {
         if let Some(place) = places.get(thread) {
             // Each is locked once.
             let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
             let (block, part) = &mut *place;
-            shop.work(thread, block, part);
+            shared.work(thread, block, part);
         }
     });
-    let joined = shop.joined.into_inner();
+    let joined = shared.joined.into_inner();
     block.trial += joined as u64;
     let [place, _] = places;
     block.acc = place.into_inner().unwrap_or_else(PoisonError::into_inner).0.acc;
@@ -70,28 +69,28 @@ pub(crate) fn take(
 }
 
 /// What the threads share.
-struct Shop<'a> {
+struct Shared<'a> {
     pool: &'a Pool,
     values: &'a [f32],
     blocks: usize,
-    line: Mutex<Line<'a>>,
-    /// Blocks that have joined the line.
+    state: Mutex<State<'a>>,
+    /// Blocks that have joined the state.
     joined: AtomicUsize,
     /// A block has a bad row, so neither it nor a later one may join.
     stopped: AtomicBool,
 }
 
-impl Shop<'_> {
+impl Shared<'_> {
     /// Takes every second block, from number `at` on.
     fn work(&self, mut at: usize, block: &mut Block, part: &mut Centering) {
-        let _bell = Bell(self);
+        let _guard = StopOnPanic(self);
         let (first, dim) = (block.trial, part.reference.len());
-        let size = block.m * dim;
+        let (size, threads) = (block.m * dim, self.pool.threads() / SIDE_BY_SIDE);
         while at < self.blocks {
             let rows = &self.values[at * size..][..size];
             let follower = &self.values[(at + 1) * size..][..dim];
             block.trial = first + at as u64;
-            let largest = block.absorb_on(self.pool, SIDE_BY_SIDE, rows, part);
+            let largest = block.absorb((self.pool, threads), rows, block.p, true, part);
             let fine = largest <= LIMIT.to_bits() && kernels::usable(follower);
             // Meanwhile this thread helps with what the other one shares of its work.
             self.pool.help_until(|| {
@@ -102,9 +101,9 @@ impl Shop<'_> {
                 return;
             }
             // It is this thread's turn, so nobody else wants the lock.
-            let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-            line.join(self.pool, block, part);
-            drop(line);
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.join(self.pool, block, part);
+            drop(state);
             at += SIDE_BY_SIDE;
             self.joined.fetch_add(1, Ordering::Release);
         }
@@ -112,12 +111,12 @@ impl Shop<'_> {
 }
 
 /// What the blocks become a part of, one after the other.
-struct Line<'a> {
+struct State<'a> {
     centering: &'a mut Centering,
     directions: &'a mut FrequentDirections,
 }
 
-impl Line<'_> {
+impl State<'_> {
     /// The block joins; its sums are then those of the block after the next.
     fn join(&mut self, pool: &Pool, block: &mut Block, part: &mut Centering) {
         self.centering.take_block(part);
@@ -132,9 +131,9 @@ impl Line<'_> {
 }
 
 /// Stops the other thread if one panics, so that it does not wait for ever.
-struct Bell<'a, 'b>(&'a Shop<'b>);
+struct StopOnPanic<'a, 'b>(&'a Shared<'b>);
 
-impl Drop for Bell<'_, '_> {
+impl Drop for StopOnPanic<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.stopped.store(true, Ordering::Release);

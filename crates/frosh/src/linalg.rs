@@ -45,19 +45,23 @@ pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
     q
 }
 
+/// The matrix in pieces of `size` rows, the last may have fewer, each with the number of its first row.
+pub(crate) fn row_pieces<T>(to: MatMut<'_, T>, size: usize) -> Vec<(usize, MatMut<'_, T>)> {
+    let (n, mut pieces, mut rest) = (to.nrows(), Vec::new(), to);
+    for from in (0..n).step_by(size) {
+        let (piece, below) = rest.split_at_row_mut(size.min(n - from));
+        pieces.push((from, piece));
+        rest = below;
+    }
+    pieces
+}
+
 /// Adds the lower triangle of `a a'`, and some of the upper one, in pieces of rows that depend on its size alone.
 pub(crate) fn add_gram(pool: &Pool, to: MatMut<'_, f64>, a: MatRef<'_, f64>) {
     const PIECE: usize = 64;
     let n = a.nrows();
-    let mut pieces = Vec::new();
-    let mut rest = to;
-    for from in (0..n).step_by(PIECE) {
-        let (piece, below) = rest.split_at_row_mut(PIECE.min(n - from));
-        pieces.push((from, piece));
-        rest = below;
-    }
     let pool = if n * n * a.ncols() < 1 << 22 { &Pool::ONE } else { pool };
-    pool.each(pieces, |(from, piece)| {
+    pool.each(row_pieces(to, PIECE), |(from, piece)| {
         let (own, before) = (a.subrows(from, piece.nrows()), a.subrows(0, from + piece.nrows()));
         let to = piece.subcols_mut(0, before.nrows());
         matmul(to, Accum::Add, own, before.transpose(), 1.0, Par::Seq);
@@ -76,7 +80,7 @@ pub(crate) fn mended_q(pool: &Pool, a: Mat<f64>) -> Mat<f64> {
 
 /// The mended matrix, or the matrix as it was.
 fn mended(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
-    let (n, r) = (a.nrows(), a.ncols());
+    let r = a.ncols();
     let mut gram = Mat::zeros(r, r);
     add_gram(pool, gram.as_mut(), a.transpose());
     let off = |i: usize, j: usize| f64::abs(gram[(i, j)] - f64::from(u8::from(i == j)));
@@ -85,14 +89,7 @@ fn mended(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
     match gram.llt(Side::Lower) {
         Ok(factor) if near => {
             // A = Q R with R = L', so Q' = L^-1 A', some columns of A' at a time.
-            let mut parts = Vec::new();
-            let mut rest = a.as_mut();
-            for from in (0..n).step_by(1024) {
-                let (part, below) = rest.split_at_row_mut(1024.min(n - from));
-                parts.push(part);
-                rest = below;
-            }
-            pool.each(parts, |part| {
+            pool.each(row_pieces(a.as_mut(), 1024), |(_, part)| {
                 solve_lower_triangular_in_place(factor.L(), part.transpose_mut(), Par::Seq);
             });
             Ok(a)

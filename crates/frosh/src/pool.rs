@@ -81,16 +81,15 @@ impl Pool {
         }
     }
 
-    /// Runs `work` once on every thread, with the thread's number; or does nothing and says so if that is being done
+    /// Runs `work` once on every thread, with the thread's number; or does nothing if such work is being done
     /// already. Of two such works that wait for their own parts, each thread could do another one first.
-    pub(crate) fn on_every(&self, work: impl Fn(usize) + Sync) -> bool {
-        let Some(pool) = &self.0 else { return false };
+    pub(crate) fn on_every(&self, work: impl Fn(usize) + Sync) {
+        let Some(pool) = &self.0 else { return work(0) };
         if pool.all_busy.swap(true, Ordering::Acquire) {
-            return false;
+            return;
         }
         let _over = Over(&pool.all_busy);
         pool.rayon.broadcast(|context| work(context.index()));
-        true
     }
 
     /// Waits for what another thread of the pool will do, and does shares of work that others offer meanwhile.

@@ -294,13 +294,7 @@ impl Sketch {
             for (j, value) in eigenvalues[..rank].iter().enumerate() {
                 map.col_mut(j).iter_mut().for_each(|x| *x /= value.sqrt());
             }
-            let mut parts = Vec::new();
-            let mut rest = vectors.as_mut().subcols_mut(0, rank);
-            for from in (0..self.dim).step_by(WIDTH) {
-                let (part, below) = rest.split_at_row_mut(WIDTH.min(self.dim - from));
-                parts.push((from, part));
-                rest = below;
-            }
+            let parts = linalg::row_pieces(vectors.as_mut().subcols_mut(0, rank), WIDTH);
             pool.each(parts, |(from, to)| {
                 let mut chunk = vec![0f64; self.directions.filled() * WIDTH];
                 let chunk = self.columns(from, &mut chunk);

@@ -310,10 +310,10 @@ impl Sketcher {
         let Some(block) = block else { return 0 };
         let live = live.min(block.p);
         if block.done == 0 && directions.is_short_of(block.q) {
-            let absorb = || block.absorb(pool, values, live, raw, centering);
+            let absorb = || block.absorb((&*pool, pool.threads()), values, live, raw, centering);
             pool.join(|| directions.shrink(pool), absorb).1
         } else {
-            block.absorb(pool, values, live, raw, centering)
+            block.absorb((&*pool, pool.threads()), values, live, raw, centering)
         }
     }
 

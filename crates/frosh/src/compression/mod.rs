@@ -59,12 +59,12 @@ impl Block {
         self.m / self.p - self.done
     }
 
-    /// Absorbs whole sub-blocks of rows; the rows of the last one from `live` on are padding of
-    /// zeros. Raw rows have the centring's reference still to be subtracted. Returns the largest
+    /// Absorbs whole sub-blocks of rows, cut for so many threads of the pool; the rows of the last one from `live` on
+    /// are padding of zeros. Raw rows have the centring's reference still to be subtracted. Returns the largest
     /// magnitude seen, as bits.
     pub(crate) fn absorb(
         &mut self,
-        pool: &Pool,
+        (pool, threads): (&Pool, usize),
         rows: &[f32],
         live: usize,
         raw: bool,
@@ -76,33 +76,6 @@ impl Block {
         let reference = if raw { &reference[..] } else { &zero };
         let count = rows.len() / (p * dim);
         *absorbed += ((count - 1) * p + live) as u64;
-        self.run(pool, pool.threads(), rows, live, reference, sum)
-    }
-
-    /// Absorbs raw rows, a whole number of sub-blocks, on one of `parts` equal parts of the threads.
-    pub(crate) fn absorb_on(
-        &mut self,
-        pool: &Pool,
-        parts: usize,
-        rows: &[f32],
-        centering: &mut Centering,
-    ) -> u32 {
-        let Centering { reference, sum, rows: absorbed, .. } = centering;
-        *absorbed += (rows.len() / self.dim) as u64;
-        self.run(pool, pool.threads() / parts, rows, self.p, reference, sum)
-    }
-
-    fn run(
-        &mut self,
-        pool: &Pool,
-        threads: usize,
-        rows: &[f32],
-        live: usize,
-        reference: &[f32],
-        sum: &mut [f64],
-    ) -> u32 {
-        let (dim, p) = (self.dim, self.p);
-        let count = rows.len() / (p * dim);
         let plans = self.plan(count, live);
         self.acc.resize(self.q * dim, 0.0);
         let width = panel_width(self.kind, dim, p, threads);

@@ -60,7 +60,13 @@ fn compare(kind: Kind, q: usize, m: usize, d: usize, rows: usize, cuts: usize, p
     while at < count {
         let now = cuts.min(count - at);
         let live = if at + now == count { live } else { p };
-        block.absorb(pool, &data[at * p * d..(at + now) * p * d], live, true, &mut centering);
+        block.absorb(
+            (pool, pool.threads()),
+            &data[at * p * d..(at + now) * p * d],
+            live,
+            true,
+            &mut centering,
+        );
         at += now;
     }
     let phi = dense(kind, q, m, 5, 3, 2);
@@ -210,7 +216,9 @@ fn heights_are_powers_of_two_within_the_block() {
 fn panels_cover_all_columns_for_any_number_of_threads() {
     for (dim, p, threads) in [(1, 2, 1), (960, 64, 1), (960, 64, 2), (25_600, 128, 2), (70, 64, 8)]
     {
-        let width = panel_width(Kind::Srht, dim, p, threads);
-        assert!(width >= 1 && (width.is_multiple_of(64)), "{dim} {p} {threads}: {width}");
+        for kind in [Kind::Srht, Kind::Sparse] {
+            let width = panel_width(kind, dim, p, threads);
+            assert!(width >= 1 && (width.is_multiple_of(64)), "{dim} {p} {threads}: {width}");
+        }
     }
 }

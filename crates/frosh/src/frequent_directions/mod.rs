@@ -24,6 +24,7 @@
 //! **Cost.** 1.5 l^2 d + O(l^3) per shrink, every l/2 rows; l d floats and a few l x l matrices.
 
 use crate::eigen::Eigen;
+use crate::linalg;
 use crate::names::names;
 use crate::pool::Pool;
 use faer::linalg::matmul::matmul;
@@ -254,12 +255,8 @@ fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>) -> Mat<f32> {
     let mut parts: Vec<Mat<f32>> = (0..groups).map(|_| Mat::zeros(a.nrows(), b.nrows())).collect();
     let mut jobs = Vec::new();
     for (group, part) in parts.iter_mut().enumerate() {
-        let mut rest = part.as_mut();
-        for row in (0..a.nrows()).step_by(PIECE) {
-            let (piece, below) = rest.split_at_row_mut(PIECE.min(a.nrows() - row));
-            jobs.push((group * width, row, piece));
-            rest = below;
-        }
+        let pieces = linalg::row_pieces(part.as_mut(), PIECE).into_iter();
+        jobs.extend(pieces.map(|(row, piece)| (group * width, row, piece)));
     }
     let small = a.nrows() * b.nrows() * d < 1 << 22;
     let pool = if small { &Pool::ONE } else { pool };

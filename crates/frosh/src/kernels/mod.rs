@@ -259,41 +259,27 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The largest magnitude in the panel, as bits. Reads row after row, which also brings the panel
-/// into cache in the order that memory likes best.
-#[inline(always)]
-unsafe fn largest_magnitude<V: Vector>(panel: Panel<'_>) -> u32 {
-    // SAFETY: `row` checks that each window is inside the data; `main` never passes its end.
-    unsafe {
-        let mut wide = [V::splat(0.0); 4];
-        let mut tail = 0f32;
-        for i in 0..panel.rows {
-            let row = panel.row(i);
-            let quads = row.len() / (4 * V::LANES) * (4 * V::LANES);
-            let main = row.len() / V::LANES * V::LANES;
-            let mut c = 0;
-            while c < quads {
-                for w in &mut wide {
-                    *w = w.max_bits(V::load(row.as_ptr().add(c)));
-                    c += V::LANES;
-                }
-            }
-            while c < main {
-                wide[0] = wide[0].max_bits(V::load(row.as_ptr().add(c)));
-                c += V::LANES;
-            }
-            for x in &row[main..] {
-                tail = tail.max_bits(*x);
-            }
-        }
-        wide.iter().fold(tail.largest(), |m, w| m.max(w.largest()))
-    }
-}
-
 /// The largest magnitude among the values, as bits.
 pub(crate) fn magnitude_bits(values: &[f32]) -> u32 {
-    let panel = Panel { data: values, stride: values.len(), width: values.len(), rows: 1 };
-    dispatch!(Isa::detect(), largest_magnitude(panel: Panel<'_>) -> u32)
+    dispatch!(Isa::detect(), largest_magnitude(values: &[f32]) -> u32)
+}
+
+#[inline(always)]
+unsafe fn largest_magnitude<V: Vector>(values: &[f32]) -> u32 {
+    let mut wide = [0; 4].map(|_| {
+        // SAFETY: the caller has the instruction set; so below.
+        unsafe { V::splat(0.0) }
+    });
+    let mut chunks = values.chunks_exact(4 * V::LANES);
+    for chunk in &mut chunks {
+        for (w, values) in wide.iter_mut().zip(chunk.chunks_exact(V::LANES)) {
+            // SAFETY: as many values as a register has lanes.
+            *w = unsafe { w.max_bits(V::load(values.as_ptr())) };
+        }
+    }
+    let tail = chunks.remainder().iter().fold(0, |m, x| m.max(x.to_bits() & MAGNITUDE));
+    // SAFETY: see above.
+    wide.iter().fold(tail, |m, w| m.max(unsafe { w.largest() }))
 }
 
 /// Whether all values are finite and of a magnitude that is taken.
