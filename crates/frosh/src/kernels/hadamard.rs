@@ -78,32 +78,48 @@ unsafe fn run<V: Vector>(
     }
 }
 
-/// What memory is asked for while this sub-block is worked on: the next one, in the order in which it lies there.
+/// What memory is asked for while this sub-block is worked on: the next one. Where rows follow each other, in the order
+/// in which they lie there; where only some columns of wide rows are wanted, at four places in turn, since memory
+/// delivers distant rows faster side by side than one after the other.
 struct Ahead {
-    /// The row to ask for. It may lie behind the end of the data: it is never read through this pointer.
-    row: *const f32,
+    /// The lines to ask for next. They may lie behind the end of the data: nothing is read through these pointers.
+    lines: [*const f32; 4],
+    /// Floats from a line to the next at its place.
+    step: usize,
     column: usize,
     /// Columns that are wanted of a row; without end where row follows row.
     wanted: usize,
     stride: usize,
 }
 
+/// Floats of a cache line.
+const LINE: usize = 16;
+
 impl Ahead {
     fn new(panel: Panel<'_>) -> Self {
-        let row = panel.data.as_ptr().wrapping_add(panel.rows * panel.stride);
-        let wanted = if panel.width == panel.stride { usize::MAX } else { panel.width };
-        Self { row, column: 0, wanted, stride: panel.stride }
+        let whole = panel.width == panel.stride;
+        let (apart, step, wanted) = if whole {
+            (LINE, 4 * LINE, usize::MAX)
+        } else {
+            (panel.rows.div_ceil(4) * panel.stride, LINE, panel.width)
+        };
+        let next = panel.data.as_ptr().wrapping_add(panel.rows * panel.stride);
+        let lines = std::array::from_fn(|place| next.wrapping_add(place * apart));
+        Self { lines, step, column: 0, wanted, stride: panel.stride }
     }
 
-    /// Where the next `count` floats to ask for begin.
-    fn next(&mut self, count: usize) -> *const f32 {
-        let at = self.row.wrapping_add(self.column);
-        self.column += count;
+    /// Asks for four lines.
+    #[inline(always)]
+    unsafe fn ask<V: Vector>(&mut self) {
+        for line in self.lines {
+            // SAFETY: the caller has the instruction set.
+            unsafe { V::prefetch(line.wrapping_add(self.column)) };
+        }
+        self.column += self.step;
         if self.column >= self.wanted {
             self.column = 0;
-            self.row = self.row.wrapping_add(self.stride);
+            self.lines = self.lines.map(|line| line.wrapping_add(self.stride));
         }
-        at
     }
 }
 
@@ -175,7 +191,6 @@ unsafe fn first_pass<V: Vector, const R: usize>(
         for base in (0..p).step_by(R) {
             let from: [*const f32; R] = std::array::from_fn(|i| source.add((base + i) * stride));
             let to = z.add(base * STRIP);
-            let mut next = ahead.next(R * w);
             let mut c = 0;
             while c < w {
                 let r = V::load(reference.add(c));
@@ -195,10 +210,9 @@ unsafe fn first_pass<V: Vector, const R: usize>(
                     v[i + 1] = s1.neg_mul_add(y1, s0y0);
                     i += 2;
                 }
-                for line in (0..R * V::LANES).step_by(16) {
-                    V::prefetch(next.wrapping_add(line));
+                for _ in (0..R * V::LANES).step_by(4 * LINE) {
+                    ahead.ask::<V>();
                 }
-                next = next.wrapping_add(R * V::LANES);
                 butterflies(&mut v, 2);
                 sum.store(sums.as_mut_ptr().add(c));
                 for (i, v) in v.iter().enumerate() {
