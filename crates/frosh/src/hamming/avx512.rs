@@ -3,7 +3,7 @@
 
 use super::kernel::{GROUP, Table, distances_plain, seek_plain};
 use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by};
-use super::x86::{AHEAD, fetch};
+use super::x86::fetch_ahead;
 use core::arch::x86_64::*;
 
 /// How the distances of eight rows are had; all need AVX-512 and eight readable rows.
@@ -169,9 +169,7 @@ unsafe fn seek_by<E: Eight>(
         let limits = _mm512_set1_epi64(i64::from(limit));
         while first + GROUP <= table.len() {
             let at = table.data().as_ptr().add(first * table.width());
-            for line in (0..GROUP * table.width()).step_by(64) {
-                fetch(at.wrapping_add(AHEAD + line).cast());
-            }
+            fetch_ahead(table, first * table.width(), GROUP * table.width());
             let mut mask = 0;
             for i in 0..GROUP / 8 {
                 let eight = near.eight(at.add(8 * i * table.width()));

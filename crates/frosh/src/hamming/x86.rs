@@ -10,8 +10,20 @@ use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, som
 use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by, turn_plain};
 use core::arch::x86_64::*;
 
-/// Bytes that are fetched ahead of the search: half a page, where the hardware's own prefetch stops.
-pub(super) const AHEAD: usize = 2048;
+/// Places of memory that are asked in turn.
+const PLACES: usize = 8;
+
+/// While the search is at the `count` bytes from `at` of a table on, fetches as many of what follows the table in
+/// memory, at eight places in turn: memory delivers them faster side by side than one after the other.
+#[inline(always)]
+pub(super) fn fetch_ahead(table: Table<'_>, at: usize, count: usize) {
+    let bytes = table.data().as_ptr_range();
+    let apart = table.data().len() / PLACES;
+    for line in at / 64..(at + count) / 64 {
+        let place = line % PLACES * apart + line / PLACES * 64;
+        fetch(bytes.end.wrapping_add(place).cast());
+    }
+}
 
 /// Starts to bring a line into cache; any address will do.
 #[inline(always)]
@@ -217,9 +229,7 @@ unsafe fn seek_by<F: Four>(
         let limits = _mm256_set1_epi64x(i64::from(limit));
         while first + GROUP <= table.len() {
             let at = table.data().as_ptr().add(first * table.width());
-            for line in (0..GROUP * table.width()).step_by(64) {
-                fetch(at.wrapping_add(AHEAD + line).cast());
-            }
+            fetch_ahead(table, first * table.width(), GROUP * table.width());
             let mut fours = [limits; GROUP / 4];
             let mut nearest = limits;
             for (i, four) in fours.iter_mut().enumerate() {
