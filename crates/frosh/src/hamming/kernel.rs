@@ -18,13 +18,17 @@ pub(super) const GROUP: usize = 32;
 pub(crate) struct Table<'a> {
     data: &'a [u8],
     width: usize,
+    large: bool,
 }
+
+/// Bytes above which a table is taken to come from memory each time, not from a cache.
+const LARGE: usize = 1 << 25;
 
 impl<'a> Table<'a> {
     /// Whole rows of `width` bytes.
     pub(crate) fn new(data: &'a [u8], width: usize) -> Self {
         assert!(width > 0 && data.len().is_multiple_of(width), "whole rows");
-        Self { data, width }
+        Self { data, width, large: data.len() > LARGE }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -39,13 +43,19 @@ impl<'a> Table<'a> {
         self.data
     }
 
+    /// Whether it is more, or a part of more, than caches hold.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn is_large(&self) -> bool {
+        self.large
+    }
+
     pub(crate) fn row(&self, i: usize) -> &'a [u8] {
         &self.data[i * self.width..(i + 1) * self.width]
     }
 
     /// Rows `from..to`.
     pub(crate) fn part(&self, from: usize, to: usize) -> Self {
-        Self { data: &self.data[from * self.width..to * self.width], width: self.width }
+        Self { data: &self.data[from * self.width..to * self.width], ..*self }
     }
 }
 

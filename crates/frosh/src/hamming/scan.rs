@@ -131,7 +131,7 @@ impl Ask<'_> {
         }
         let height = match (many, queries.len()) {
             (true, _) => (TURNED / (2 * width * planes::ROWS)).max(1) * planes::ROWS,
-            (_, 1) => (8 * BLOCK / width).max(1),
+            (_, 1) => (16 * BLOCK / width).max(1),
             _ => (BLOCK / width).max(64),
         };
         match rows {

@@ -10,18 +10,26 @@ use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, som
 use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by, turn_plain};
 use core::arch::x86_64::*;
 
-/// Places of memory that are asked in turn.
+/// Bytes between the search and what is fetched of a table in cache: half a page, where the hardware's own prefetch
+/// stops.
+const AHEAD: usize = 2048;
+/// Places of memory that are asked in turn for parts of a large one.
 const PLACES: usize = 8;
 
-/// While the search is at the `count` bytes from `at` of a table on, fetches as many of what follows the table in
-/// memory, at eight places in turn: memory delivers them faster side by side than one after the other.
+/// While the search is at the `count` bytes from `at` on, fetches as many that come later. Of a large table this is what
+/// follows `table` in memory, at eight places in turn: memory delivers them faster side by side than one after the other.
 #[inline(always)]
 pub(super) fn fetch_ahead(table: Table<'_>, at: usize, count: usize) {
     let bytes = table.data().as_ptr_range();
-    let apart = table.data().len() / PLACES;
-    for line in at / 64..(at + count) / 64 {
-        let place = line % PLACES * apart + line / PLACES * 64;
-        fetch(bytes.end.wrapping_add(place).cast());
+    if table.is_large() {
+        let apart = table.data().len() / PLACES;
+        for line in at / 64..(at + count) / 64 {
+            fetch(bytes.end.wrapping_add(line % PLACES * apart + line / PLACES * 64).cast());
+        }
+    } else {
+        for line in (0..count).step_by(64) {
+            fetch(bytes.start.wrapping_add(AHEAD + at + line).cast());
+        }
     }
 }
 
