@@ -254,8 +254,13 @@ impl Sketcher {
         let mut count = 1 + (available - unit).saturating_sub(1) / unit;
         count = count.min(self.block.as_ref().map_or(1, Block::remaining));
         // A block begins because enough rows have come, and a sub-block is used because a row follows
-        // it. So those rows must be good before anything happens; a shrink could not be undone.
-        let begins = if self.block.as_ref().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
+        // it. So those rows must be good before anything happens; a shrink could not be undone. On one thread it comes
+        // after the rows that are used, which are then known to be good.
+        let mut begins =
+            if self.block.as_ref().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
+        if self.pool.threads() == 1 && begins <= count * unit {
+            begins = 0;
+        }
         let used = &values[..count * unit * dim];
         let next = &values[count * unit * dim..][..dim];
         let fine = kernels::usable(next) && kernels::usable(&values[..begins * dim]);
@@ -304,17 +309,21 @@ impl Sketcher {
         false
     }
 
-    /// Compresses whole sub-blocks; beside it, shrinks the sketch if this block will need room.
+    /// Compresses whole sub-blocks; beside it, or after it on one thread, shrinks the sketch if this block will need room.
     fn compress(&mut self, values: &[f32], live: usize, raw: bool) -> u32 {
         let Self { block, directions, centering, pool, .. } = self;
         let Some(block) = block else { return 0 };
         let live = live.min(block.p);
-        if block.done == 0 && directions.is_short_of(block.q) {
-            let absorb = || block.absorb((&*pool, pool.threads()), values, live, raw, centering);
-            pool.join(|| directions.shrink(pool), absorb).1
-        } else {
-            block.absorb((&*pool, pool.threads()), values, live, raw, centering)
+        let shrinks = block.done == 0 && directions.is_short_of(block.q);
+        let mut absorb = || block.absorb((&*pool, pool.threads()), values, live, raw, centering);
+        if shrinks && pool.threads() > 1 {
+            return pool.join(|| directions.shrink(pool), absorb).1;
         }
+        let largest = absorb();
+        if shrinks && largest <= LIMIT.to_bits() {
+            directions.shrink(pool);
+        }
+        largest
     }
 
     fn end_block_if_full(&mut self) {
