@@ -15,11 +15,14 @@
 //! embeddings and cost time in both directions. Bytes are stored through a dictionary, since Parquet would
 //! otherwise spend four bytes on each.
 //!
-//! The crate's asserts on damaged files are contained by [`guard`]; schemas too deep for its recursion are
-//! refused before it sees them.
+//! The crate's asserts on damaged files are contained by [`guard`]; schemas too deep for its recursion, and pages that
+//! claim to be far larger than they are, are refused before it sees them.
 
 mod depth;
+mod pages;
+mod thrift;
 
+use self::pages::Pages;
 use crate::batch::{Kind, Values};
 use crate::columns::{Blocks, Chunks, Column, Lists, NEEDS_ZSTD, Reader, damaged, guard, rows_in};
 use crate::error::Fault;
@@ -175,7 +178,7 @@ impl Chunks for Groups {
         self.reader = Some(guard(|| {
             let file = self.file.try_clone()?;
             let builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.meta.clone());
+                ParquetRecordBatchReaderBuilder::new_with_metadata(Pages(file), self.meta.clone());
             let mask = ProjectionMask::roots(builder.parquet_schema(), [self.column]);
             builder
                 .with_projection(mask)

@@ -90,3 +90,20 @@ fn deep_schemas_do_not_exhaust_the_stack() {
         assert_eq!(why, "f: is damaged: its schema cannot be read");
     }
 }
+
+#[test]
+fn a_page_that_claims_to_be_huge_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut sink = sink(file.reopen().unwrap(), Kind::F32, 4, "vector").unwrap();
+    sink.write(&Values::F32((0..400).map(|x| x as f32).collect())).unwrap();
+    sink.finish().unwrap();
+    let bytes = std::fs::read(file.path()).unwrap();
+    // After the file's first four bytes: field 1, a data page; then field 2, the size of its values.
+    assert_eq!(bytes[4..7], [0x15, 0, 0x15]);
+    let after = 8 + bytes[7..].iter().position(|b| *b < 128).unwrap();
+    let claim = [0xFE, 0xFF, 0xFF, 0xFF, 0x0F];
+    let forged = [&bytes[..7], &claim, &bytes[after..]].concat();
+    std::fs::write(file.path(), forged).unwrap();
+    let why = refused(file.path(), Format::Parquet, None);
+    assert!(why.contains("is damaged") && why.contains("claims to hold 2147483647 bytes"), "{why}");
+}
