@@ -2,7 +2,7 @@
 //! [`planes`](super::planes) is one register.
 
 use super::kernel::{GROUP, Table, distances_plain, seek_plain};
-use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by};
+use super::planes::{Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by};
 use super::x86::fetch_ahead;
 use core::arch::x86_64::*;
 
@@ -217,14 +217,30 @@ impl Bytes for __m512i {
         unsafe { _mm512_set1_epi8(byte.cast_signed()) }
     }
     #[inline(always)]
-    unsafe fn add_looked_up(self, tables: [&[u8; 16]; 2], rows: [Self; 2]) -> Self {
-        // SAFETY: a table is a quarter of a register; the caller has AVX-512 with BW.
+    unsafe fn look_up(self, table: &[u8; 16]) -> Self {
+        // SAFETY: a table is a quarter of a register; the caller has AVX-512 with BW; so below.
         unsafe {
-            let [low, high] = tables.map(|table| {
-                _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast::<__m128i>()))
-            });
-            let low = _mm512_shuffle_epi8(low, rows[0]);
-            _mm512_adds_epu8(self, _mm512_add_epi8(low, _mm512_shuffle_epi8(high, rows[1])))
+            let table = _mm_loadu_si128(table.as_ptr().cast::<__m128i>());
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), self)
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: see `look_up`.
+        unsafe { _mm512_add_epi8(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn add_up(self, other: Self) -> Self {
+        // SAFETY: see `look_up`.
+        unsafe { _mm512_adds_epu8(self, other) }
+    }
+    #[inline(always)]
+    unsafe fn halves(self) -> [Self; 2] {
+        // SAFETY: see `look_up`.
+        unsafe {
+            let low = _mm512_set1_epi8(15);
+            let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(self), low);
+            [_mm512_and_si512(self, low), upper]
         }
     }
     #[inline(always)]
@@ -254,7 +270,7 @@ pub(super) unsafe fn seek_planes(
     from: usize,
     limits: [u32; 4],
     early: usize,
-) -> Option<(usize, [u64; 4])> {
+) -> Option<Near> {
     // SAFETY: the instructions are the caller's promise.
     unsafe { seek_planes_by::<__m512i>(quad, planes, from, limits, early) }
 }

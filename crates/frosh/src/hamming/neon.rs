@@ -2,7 +2,7 @@
 //! [`planes`](super::planes) by `tbl`. Rows of other widths are left to the compiler.
 
 use super::kernel::{GROUP, Table, distances_plain, seek_plain};
-use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by};
+use super::planes::{Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by};
 use core::arch::aarch64::*;
 
 /// Bits in which 16 bytes at `at` differ from the query, byte by byte.
@@ -140,14 +140,29 @@ impl Bytes for Four {
         Self([unsafe { vdupq_n_u8(byte) }; 4])
     }
     #[inline(always)]
-    unsafe fn add_looked_up(self, tables: [&[u8; 16]; 2], rows: [Self; 2]) -> Self {
+    unsafe fn look_up(self, table: &[u8; 16]) -> Self {
         // SAFETY: a table is a register.
         unsafe {
-            let [low, high] = tables.map(|table| vld1q_u8(table.as_ptr()));
-            Self(std::array::from_fn(|i| {
-                let low = vqtbl1q_u8(low, rows[0].0[i]);
-                vqaddq_u8(self.0[i], vaddq_u8(low, vqtbl1q_u8(high, rows[1].0[i])))
-            }))
+            let table = vld1q_u8(table.as_ptr());
+            Self(self.0.map(|x| vqtbl1q_u8(table, x)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: see `splat`.
+        Self(std::array::from_fn(|i| unsafe { vaddq_u8(self.0[i], other.0[i]) }))
+    }
+    #[inline(always)]
+    unsafe fn add_up(self, other: Self) -> Self {
+        // SAFETY: see `splat`.
+        Self(std::array::from_fn(|i| unsafe { vqaddq_u8(self.0[i], other.0[i]) }))
+    }
+    #[inline(always)]
+    unsafe fn halves(self) -> [Self; 2] {
+        // SAFETY: see `splat`.
+        unsafe {
+            let low = vdupq_n_u8(15);
+            [Self(self.0.map(|x| vandq_u8(x, low))), Self(self.0.map(|x| vshrq_n_u8::<4>(x)))]
         }
     }
     #[inline(always)]
@@ -186,7 +201,7 @@ pub(super) fn seek_planes(
     from: usize,
     limits: [u32; 4],
     early: usize,
-) -> Option<(usize, [u64; 4])> {
+) -> Option<Near> {
     // SAFETY: NEON is always there.
     unsafe { seek_planes_by::<Four>(quad, planes, from, limits, early) }
 }

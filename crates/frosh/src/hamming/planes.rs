@@ -2,7 +2,8 @@
 //!
 //! Half byte `j` of 64 neighbouring rows lies together as one line of 64 bytes. The distance that half
 //! byte `j` adds, for one query, is a function of its sixteen values: a table that fits a register, so one
-//! lookup (`vpshufb`) and one addition give it for 32 rows. Counting bits in place takes more than twice
+//! lookup (`vpshufb`) gives it for 32 rows, and for two queries at once: a half byte adds at most 4, so a byte has room
+//! for what three planes add for two queries, four bits each. Counting bits in place takes more than twice
 //! as many instructions, and sums across registers at the end. Turning costs as much as some ten queries.
 //!
 //! **Leaving early.** Sums are bytes that begin at `255 - limit` and stop at 255, so a row is nearer than
@@ -30,24 +31,58 @@ pub(crate) struct Line(pub(crate) [u8; ROWS]);
 /// For each plane and each of four queries: what the sixteen half bytes add.
 pub(crate) type Lookups = Vec<[[u8; 16]; 4]>;
 
-/// Four queries: for each plane and query, the bits in which the sixteen half bytes differ from its own.
+/// Four queries: for each plane and two of them, the bits in which the sixteen half bytes differ from their own; the
+/// second one's in the upper four bits.
 pub(super) struct Quad {
-    pub(super) tables: Lookups,
+    tables: Vec<[[u8; 16]; 2]>,
 }
 
+/// Planes whose differing bits fit four bits: each adds at most 4.
+const PACKED: usize = 3;
+
 impl Quad {
+    /// Bytes of tables for each byte of a query.
+    pub(super) const BYTES: usize = 16;
+
     /// Up to four queries; the places of missing ones stay unused.
     pub(super) fn new(queries: Table<'_>) -> Self {
         assert!(queries.len() <= 4);
-        let mut tables = vec![[[0; 16]; 4]; 2 * queries.width()];
+        let mut tables = vec![[[0; 16]; 2]; 2 * queries.width()];
         for q in 0..queries.len() {
             for (byte, pair) in queries.row(q).iter().zip(tables.chunks_exact_mut(2)) {
                 for (table, half) in pair.iter_mut().zip([byte & 15, byte >> 4]) {
-                    table[q] = std::array::from_fn(|x| (x as u8 ^ half).count_ones() as u8);
+                    for (x, entry) in (0..).zip(&mut table[q / 2]) {
+                        *entry |= ((x ^ half).count_ones() as u8) << (4 * (q % 2));
+                    }
                 }
             }
         }
         Self { tables }
+    }
+}
+
+/// The rows of a group that are near.
+pub(super) struct Near {
+    pub(super) group: usize,
+    /// For each query, a bit for each row that is nearer than its limit.
+    pub(super) masks: [u64; 4],
+    /// What is known of all rows.
+    sums: Sums,
+}
+
+enum Sums {
+    /// Bytes that began at so much.
+    Bytes([Line; 4], [u8; 4]),
+    Distances(Box<[[u32; ROWS]; 4]>),
+}
+
+impl Near {
+    /// The distance between a query and a row whose bit is set.
+    pub(super) fn distance(&self, query: usize, row: usize) -> u32 {
+        match &self.sums {
+            Sums::Bytes(sums, starts) => u32::from(sums[query].0[row] - starts[query]),
+            Sums::Distances(distances) => distances[query][row],
+        }
     }
 }
 
@@ -110,19 +145,18 @@ impl Planes {
     }
 
     /// Looks at groups of [`ROWS`] rows from group `from` on, and stops at the first with a row nearer to one
-    /// of the queries than its limit (0 for queries that are missing): the group, and for each query a bit for
-    /// each such row.
+    /// of the queries than its limit (0 for queries that are missing).
     pub(super) fn seek(
         &self,
         isa: Isa,
         quad: &Quad,
         from: usize,
         limits: [u32; 4],
-    ) -> Option<(usize, [u64; 4])> {
+    ) -> Option<Near> {
         let early = |limit: u32| self.early[limit.min(LIMIT) as usize];
         let early = limits.into_iter().map(early).max().unwrap_or(0);
         let lines = &self.lines[..];
-        let (group, mut masks) = match isa.set() {
+        let mut near = match isa.set() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as in `turn`.
             Set::Avx2 => unsafe { x86::seek_planes(quad, lines, from, limits, early) },
@@ -133,11 +167,12 @@ impl Planes {
             Set::Neon => neon::seek_planes(quad, lines, from, limits, early),
             Set::Portable => seek_plain(quad, lines, from, limits),
         }?;
-        if (group + 1) * ROWS > self.rows {
-            let filled = u64::MAX >> ((group + 1) * ROWS - self.rows);
-            masks = masks.map(|mask| mask & filled);
+        let end = (near.group + 1) * ROWS;
+        if end > self.rows {
+            let filled = u64::MAX >> (end - self.rows);
+            near.masks = near.masks.map(|mask| mask & filled);
         }
-        Some((group, masks))
+        Some(near)
     }
 }
 
@@ -145,7 +180,7 @@ impl Planes {
 /// rows are fair coins: the least b with b/2 - 3.3 sqrt(b)/2 >= limit, as half bytes.
 fn early(limit: u32, planes: usize) -> usize {
     let root = (3.3 + (3.3f32 * 3.3 + 8.0 * limit as f32).sqrt()) / 2.0;
-    let enough = 2 * (root * root / 8.0).ceil() as usize;
+    let enough = PACKED * (root * root / (4 * PACKED) as f32).ceil() as usize;
     // Looking twice for the sake of a few planes does not pay.
     if enough + planes / 16 < planes { enough } else { planes }
 }
@@ -183,15 +218,27 @@ pub(crate) fn starts(
 pub(super) trait Bytes: Copy {
     unsafe fn load(line: &Line) -> Self;
     unsafe fn splat(byte: u8) -> Self;
-    /// Adds, up to 255, what two tables say of the half bytes of two planes: together at most 255.
-    unsafe fn add_looked_up(self, tables: [&[u8; 16]; 2], rows: [Self; 2]) -> Self;
+    /// The same lines, for registers that cannot keep them and the sums: they are then loaded again.
+    #[inline(always)]
+    unsafe fn again<T>(lines: &T) -> &T {
+        lines
+    }
+    /// What the table says of each half byte.
+    unsafe fn look_up(self, table: &[u8; 16]) -> Self;
+    /// The sums, of which none may be above 255.
+    unsafe fn add(self, other: Self) -> Self;
+    /// The sums, up to 255.
+    unsafe fn add_up(self, other: Self) -> Self;
+    /// The lower and the upper four bits of each byte.
+    unsafe fn halves(self) -> [Self; 2];
     unsafe fn and(self, other: Self) -> Self;
     unsafe fn store(self) -> Line;
     /// A bit for each byte that is not 255.
     unsafe fn near(self) -> u64;
 }
 
-/// Adds, for each row and query, what the half bytes of some planes are looked up to: an even number of planes.
+/// Adds, for each row and query, what the half bytes of some planes are looked up to: an even number of planes, of which
+/// no two neighbours may add more than 255.
 #[inline(always)]
 unsafe fn add_planes<B: Bytes, const N: usize>(
     sums: &mut [B; N],
@@ -204,8 +251,38 @@ unsafe fn add_planes<B: Bytes, const N: usize>(
         unsafe {
             let rows = [B::load(&lines[0]), B::load(&lines[1])];
             for (q, sum) in sums.iter_mut().enumerate() {
-                *sum = sum.add_looked_up([&low[q], &high[q]], rows);
+                *sum = sum.add_up(rows[0].look_up(&low[q]).add(rows[1].look_up(&high[q])));
             }
+        }
+    }
+}
+
+/// Adds, for each row and query, the bits in which some planes differ.
+#[inline(always)]
+unsafe fn add_differing<B: Bytes>(sums: &mut [B; 4], tables: &[[[u8; 16]; 2]], planes: &[Line]) {
+    let (tables, last) = tables.as_chunks::<PACKED>();
+    let (planes, rest) = planes.as_chunks::<PACKED>();
+    // SAFETY: the caller has the instruction set; so below.
+    let add = |sums: &mut [B; 4], pair: usize, packed: B| unsafe {
+        let [low, high] = packed.halves();
+        sums[2 * pair] = sums[2 * pair].add_up(low);
+        sums[2 * pair + 1] = sums[2 * pair + 1].add_up(high);
+    };
+    for ([a, b, c], lines) in tables.iter().zip(planes) {
+        for pair in 0..2 {
+            // SAFETY: see above.
+            let packed = unsafe {
+                let [x, y, z] = B::again(lines);
+                let two = B::load(x).look_up(&a[pair]).add(B::load(y).look_up(&b[pair]));
+                two.add(B::load(z).look_up(&c[pair]))
+            };
+            add(sums, pair, packed);
+        }
+    }
+    for (tables, line) in last.iter().zip(rest) {
+        for (pair, table) in tables.iter().enumerate() {
+            // SAFETY: see above.
+            add(sums, pair, unsafe { B::load(line).look_up(table) });
         }
     }
 }
@@ -225,29 +302,31 @@ pub(super) unsafe fn seek_planes_by<B: Bytes>(
     from: usize,
     limits: [u32; 4],
     early: usize,
-) -> Option<(usize, [u64; 4])> {
+) -> Option<Near> {
     if limits.iter().any(|limit| *limit > LIMIT) {
         // SAFETY: the caller has the instruction set.
         return unsafe { seek_far_by::<B>(quad, planes, from, limits) };
     }
     let starts = limits.map(|limit| (LIMIT - limit) as u8);
     let (first, second) = quad.tables.split_at(early);
-    for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
-        let (near, rest) = group.split_at(early);
+    for (group, lines) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+        let (near, rest) = lines.split_at(early);
         // SAFETY: the caller has the instruction set.
         unsafe {
             let mut sums = starts.map(|start| B::splat(start));
-            add_planes(&mut sums, first, near);
+            add_differing(&mut sums, first, near);
             if all_far(&sums) {
                 continue;
             }
             if !rest.is_empty() {
-                add_planes(&mut sums, second, rest);
+                add_differing(&mut sums, second, rest);
                 if all_far(&sums) {
                     continue;
                 }
             }
-            return Some((g, sums.map(|sum| sum.near())));
+            let masks = sums.map(|sum| sum.near());
+            let sums = Sums::Bytes(sums.map(|sum| sum.store()), starts);
+            return Some(Near { group, masks, sums });
         }
     }
     None
@@ -263,15 +342,15 @@ unsafe fn seek_far_by<B: Bytes>(
     planes: &[Line],
     from: usize,
     limits: [u32; 4],
-) -> Option<(usize, [u64; 4])> {
-    'groups: for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+) -> Option<Near> {
+    'groups: for (group, lines) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
         let mut totals = [[0u32; ROWS]; 4];
         let mut nearest = [u32::MAX; 4];
-        for (tables, planes) in quad.tables.chunks(BYTES).zip(group.chunks(BYTES)) {
+        for (tables, planes) in quad.tables.chunks(BYTES).zip(lines.chunks(BYTES)) {
             // SAFETY: the caller has the instruction set.
             let sums = unsafe {
                 let mut sums = [B::splat(0); 4];
-                add_planes(&mut sums, tables, planes);
+                add_differing(&mut sums, tables, planes);
                 sums.map(|sum| sum.store())
             };
             for ((totals, sums), nearest) in totals.iter_mut().zip(&sums).zip(&mut nearest) {
@@ -288,7 +367,8 @@ unsafe fn seek_far_by<B: Bytes>(
             let rows = totals[q].iter().enumerate();
             rows.fold(0, |mask, (row, total)| mask | u64::from(*total < limits[q]) << row)
         };
-        return Some((g, std::array::from_fn(near)));
+        let masks = std::array::from_fn(near);
+        return Some(Near { group, masks, sums: Sums::Distances(Box::new(totals)) });
     }
     None
 }
@@ -332,22 +412,22 @@ fn starts_plain(a: &[f32; ROWS], b: &[f32; ROWS], at: f32, by: [f32; 2], out: &m
 }
 
 /// The definition of what [`Planes::seek`] finds.
-fn seek_plain(
-    quad: &Quad,
-    planes: &[Line],
-    from: usize,
-    limits: [u32; 4],
-) -> Option<(usize, [u64; 4])> {
-    for (g, group) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
-        let masks: [u64; 4] = std::array::from_fn(|q| {
-            (0..ROWS).fold(0, |mask, row| {
-                let planes = group.iter().zip(&quad.tables);
-                let parts = planes.map(|(plane, tables)| tables[q][plane.0[row] as usize]);
-                mask | u64::from(parts.map(u32::from).sum::<u32>() < limits[q]) << row
+fn seek_plain(quad: &Quad, planes: &[Line], from: usize, limits: [u32; 4]) -> Option<Near> {
+    for (group, lines) in planes.chunks_exact(quad.tables.len()).enumerate().skip(from) {
+        let distances: [[u32; ROWS]; 4] = std::array::from_fn(|q| {
+            std::array::from_fn(|row| {
+                let planes = lines.iter().zip(&quad.tables);
+                let both = planes.map(|(line, tables)| tables[q / 2][line.0[row] as usize]);
+                both.map(|both| u32::from(both >> (4 * (q % 2)) & 15)).sum()
             })
         });
+        let near = |q: usize| {
+            let rows = distances[q].iter().enumerate();
+            rows.fold(0, |mask, (row, distance)| mask | u64::from(*distance < limits[q]) << row)
+        };
+        let masks = std::array::from_fn(near);
         if masks != [0; 4] {
-            return Some((g, masks));
+            return Some(Near { group, masks, sums: Sums::Distances(Box::new(distances)) });
         }
     }
     None

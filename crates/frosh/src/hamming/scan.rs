@@ -91,7 +91,7 @@ impl Ask<'_> {
     /// Queries of a task, and the pieces that rows are cut into.
     fn cut(&self, threads: usize) -> (usize, Vec<Rows>) {
         let (count, rows) = (self.queries.len(), self.table.len());
-        let most = (TABLES / (32 * self.queries.width())).max(SHARE);
+        let most = (TABLES / (Quad::BYTES * self.queries.width())).max(SHARE);
         let apart = count >= SHARE * threads;
         let chunks = count.div_ceil(most).next_multiple_of(if apart { threads } else { 1 });
         let chunk = count.div_ceil(chunks).next_multiple_of(4);
@@ -190,7 +190,7 @@ impl Work<'_> {
         } else {
             self.planes.turn(self.isa, block);
             for q in 0..self.quads.len() {
-                self.see_four(q, block, &ids);
+                self.see_four(q, &ids);
             }
         }
         for (best, limit) in self.bests.iter().zip(limits) {
@@ -204,7 +204,9 @@ impl Work<'_> {
         let mut from = 0;
         let query = self.queries.row(q);
         while let Some((first, mask)) = seek(self.isa, query, block, from, self.bests[q].limit()) {
-            self.take(q, block, first, mask, ids);
+            let mut distances = [0; 64];
+            some(self.isa, query, block, first, mask, &mut distances);
+            self.take(q, first, mask, |row| distances[row], ids);
             from = first + super::kernel::GROUP;
             if from >= block.len() {
                 break;
@@ -212,7 +214,7 @@ impl Work<'_> {
         }
     }
 
-    fn see_four(&mut self, quad: usize, block: Table<'_>, ids: &Ids<'_>) {
+    fn see_four(&mut self, quad: usize, ids: &Ids<'_>) {
         let queries = 4 * quad..self.bests.len().min(4 * quad + 4);
         let limits = |bests: &[Best]| {
             let mut limits = [0; 4];
@@ -224,30 +226,35 @@ impl Work<'_> {
         let mut now = limits(&self.bests);
         let mut from = 0;
         while now != [0; 4] {
-            let Some((group, masks)) = self.planes.seek(self.isa, &self.quads[quad], from, now)
-            else {
+            let Some(near) = self.planes.seek(self.isa, &self.quads[quad], from, now) else {
                 break;
             };
-            for (q, mask) in queries.clone().zip(masks) {
-                self.take(q, block, group * planes::ROWS, mask, ids);
+            for (i, mask) in near.masks.into_iter().enumerate().take(queries.len()) {
+                let first = near.group * planes::ROWS;
+                self.take(4 * quad + i, first, mask, |row| near.distance(i, row), ids);
             }
-            from = group + 1;
+            from = near.group + 1;
             now = limits(&self.bests);
         }
     }
 
-    /// Adds the rows after `first` whose bit is set.
+    /// Adds the rows after `first` whose bit is set, with the distances that these have.
     #[inline]
-    fn take(&mut self, q: usize, block: Table<'_>, first: usize, mut mask: u64, ids: &Ids<'_>) {
-        let mut distances = [0; 64];
-        some(self.isa, self.queries.row(q), block, first, mask, &mut distances);
+    fn take(
+        &mut self,
+        q: usize,
+        first: usize,
+        mut mask: u64,
+        distance: impl Fn(usize) -> u32,
+        ids: &Ids<'_>,
+    ) {
         let best = &mut self.bests[q];
         while mask != 0 {
             let i = mask.trailing_zeros() as usize;
             mask &= mask - 1;
-            let id = ids.of(first + i);
-            if distances[i] < best.limit() && self.allowed.is_none_or(|set| set.contains(id)) {
-                best.add(distances[i], id);
+            let (id, distance) = (ids.of(first + i), distance(i));
+            if distance < best.limit() && self.allowed.is_none_or(|set| set.contains(id)) {
+                best.add(distance, id);
             }
         }
     }

@@ -104,20 +104,19 @@ fn planes_find_what_is_below_the_limits() {
                 for isa in Isa::every() {
                     let mut planes = Planes::default();
                     planes.turn(isa, table);
-                    let (mut near, mut from) = (vec![Vec::new(); 4], 0);
-                    while let Some((group, masks)) = planes.seek(isa, &quad, from, limits) {
-                        for (near, mask) in near.iter_mut().zip(masks) {
-                            near.extend(
-                                (0..64).filter(|i| mask >> i & 1 == 1).map(|i| 64 * group + i),
-                            );
+                    let (mut found, mut from) = (vec![Vec::new(); 4], 0);
+                    while let Some(near) = planes.seek(isa, &quad, from, limits) {
+                        for (q, found) in found.iter_mut().enumerate() {
+                            let rows = (0..64).filter(|i| near.masks[q] >> i & 1 == 1);
+                            found.extend(rows.map(|i| (64 * near.group + i, near.distance(q, i))));
                         }
-                        from = group + 1;
+                        from = near.group + 1;
                     }
                     for q in 0..asked {
-                        let below = |i: &usize| count(queries.row(q), table.row(*i)) < limits[q];
-                        let want: Vec<usize> = (0..rows).filter(below).collect();
+                        let all = (0..rows).map(|i| (i, count(queries.row(q), table.row(i))));
+                        let want: Vec<_> = all.filter(|(_, d)| *d < limits[q]).collect();
                         assert_eq!(
-                            near[q], want,
+                            found[q], want,
                             "{isa:?}, {width} bytes, {rows} rows, {limits:?}"
                         );
                     }

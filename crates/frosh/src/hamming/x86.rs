@@ -7,7 +7,9 @@
 //! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](super::planes). A line of them is two registers.
 
 use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, some_plain};
-use super::planes::{Bytes, Line, Lookups, Quad, ROWS, below_255_by, seek_planes_by, turn_plain};
+use super::planes::{
+    Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by, turn_plain,
+};
 use core::arch::x86_64::*;
 
 /// Bytes between the search and what is fetched of a table in cache: half a page, where the hardware's own prefetch
@@ -295,20 +297,45 @@ impl Bytes for Two {
         Self([unsafe { _mm256_set1_epi8(byte.cast_signed()) }; 2])
     }
     #[inline(always)]
-    unsafe fn add_looked_up(self, tables: [&[u8; 16]; 2], rows: [Self; 2]) -> Self {
+    unsafe fn again<T>(lines: &T) -> &T {
+        let mut at: *const T = lines;
+        // Eight registers of sums, six of lines and those in between are more than the sixteen there are. Of the two,
+        // the compiler would keep the lines.
+        // SAFETY: no instruction; the compiler only forgets where the pointer came from.
+        unsafe {
+            core::arch::asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+            &*at
+        }
+    }
+    #[inline(always)]
+    unsafe fn look_up(self, table: &[u8; 16]) -> Self {
         // SAFETY: a table is half of a register.
         unsafe {
-            let [low, high] = tables
-                .map(|table| _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast())));
-            let mut sums = self.0;
-            for (half, sum) in sums.iter_mut().enumerate() {
-                let both = _mm256_add_epi8(
-                    _mm256_shuffle_epi8(low, rows[0].0[half]),
-                    _mm256_shuffle_epi8(high, rows[1].0[half]),
-                );
-                *sum = _mm256_adds_epu8(*sum, both);
-            }
-            Self(sums)
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            let [a, b] = self.0;
+            Self([_mm256_shuffle_epi8(table, a), _mm256_shuffle_epi8(table, b)])
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: see `splat`.
+        Self(unsafe { [_mm256_add_epi8(a, c), _mm256_add_epi8(b, d)] })
+    }
+    #[inline(always)]
+    unsafe fn add_up(self, other: Self) -> Self {
+        let ([a, b], [c, d]) = (self.0, other.0);
+        // SAFETY: see `splat`.
+        Self(unsafe { [_mm256_adds_epu8(a, c), _mm256_adds_epu8(b, d)] })
+    }
+    #[inline(always)]
+    unsafe fn halves(self) -> [Self; 2] {
+        let [a, b] = self.0;
+        // SAFETY: see `splat`.
+        unsafe {
+            let low = _mm256_set1_epi8(15);
+            let upper = |x| _mm256_and_si256(_mm256_srli_epi16::<4>(x), low);
+            [Self([_mm256_and_si256(a, low), _mm256_and_si256(b, low)]), Self([upper(a), upper(b)])]
         }
     }
     #[inline(always)]
@@ -347,7 +374,7 @@ pub(super) unsafe fn seek_planes(
     from: usize,
     limits: [u32; 4],
     early: usize,
-) -> Option<(usize, [u64; 4])> {
+) -> Option<Near> {
     // SAFETY: AVX2 is the caller's promise.
     unsafe { seek_planes_by::<Two>(quad, planes, from, limits, early) }
 }
