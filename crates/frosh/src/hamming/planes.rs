@@ -70,6 +70,7 @@ pub(super) struct Near {
     sums: Sums,
 }
 
+#[expect(clippy::large_enum_variant, reason = "the larger one is what nearly all groups have")]
 enum Sums {
     /// Bytes that began at so much.
     Bytes([Line; 4], [u8; 4]),

@@ -303,7 +303,7 @@ impl Bytes for Two {
         // the compiler would keep the lines.
         // SAFETY: no instruction; the compiler only forgets where the pointer came from.
         unsafe {
-            core::arch::asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+            core::arch::asm!("/* {0} */", inout(reg) at, options(pure, readonly, nostack, preserves_flags));
             &*at
         }
     }
