@@ -82,6 +82,7 @@ fn metadata(file: &File) -> Result<ArrowReaderMetadata, Fault> {
 fn fault(error: ParquetError) -> Fault {
     match error {
         ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
+            Ok(io) if io.kind() == std::io::ErrorKind::InvalidData => damaged(io),
             Ok(io) => Fault::Io(*io),
             Err(other) => damaged(other),
         },
