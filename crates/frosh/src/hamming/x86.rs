@@ -115,8 +115,11 @@ impl Four for Rows16 {
     unsafe fn four(&self, at: *const u8) -> __m256i {
         // SAFETY: the caller points at four rows, 64 bytes.
         unsafe {
-            let (a, b) = (sums(differing(self.0, at)), sums(differing(self.0, at.add(32))));
-            _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs(a, b))
+            // Both halves of each row are added as bytes first, so that one sum across bytes does for four rows.
+            let (a, b) = (differing(self.0, at), differing(self.0, at.add(32)));
+            let halves = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)];
+            let four = sums(_mm256_add_epi8(halves[0], halves[1]));
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(four)
         }
     }
 }
