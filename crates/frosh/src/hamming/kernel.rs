@@ -44,7 +44,10 @@ impl<'a> Table<'a> {
     }
 
     /// Whether it is more, or a part of more, than caches hold.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(dead_code, reason = "only x86-64 fetches ahead")
+    )]
     pub(super) fn is_large(&self) -> bool {
         self.large
     }
