@@ -1,9 +1,8 @@
 //! The kernels for AVX-512 with VPOPCNTDQ: eight words of codes are counted by one instruction, and a line of
 //! [`planes`](super::planes) is one register.
 
-use super::kernel::{GROUP, Table, distances_plain, seek_plain};
+use super::kernel::{GROUP, Table, Turns, distances_plain, seek_plain};
 use super::planes::{Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by};
-use super::x86::fetch_ahead;
 use core::arch::x86_64::*;
 
 /// How the distances of eight rows are had; all need AVX-512 and eight readable rows.
@@ -162,26 +161,24 @@ unsafe fn seek_by<E: Eight>(
     from: usize,
     limit: u32,
 ) -> Option<(usize, u64)> {
-    let mut first = from;
+    let turns = Turns::new(table);
     // SAFETY: the loop stays among whole groups of the table.
     unsafe {
         let near = E::new(query);
         let limits = _mm512_set1_epi64(i64::from(limit));
-        while first + GROUP <= table.len() {
-            let at = table.data().as_ptr().add(first * table.width());
-            fetch_ahead(table, first * table.width(), GROUP * table.width());
+        for turn in from..turns.whole {
+            let at = table.data().as_ptr().add(turns.first(turn) * table.width());
             let mut mask = 0;
             for i in 0..GROUP / 8 {
                 let eight = near.eight(at.add(8 * i * table.width()));
                 mask |= u64::from(_mm512_cmplt_epu64_mask(eight, limits)) << (8 * i);
             }
             if mask != 0 {
-                return Some((first, mask));
+                return Some((turn, mask));
             }
-            first += GROUP;
         }
     }
-    seek_plain(query, table, first, limit)
+    seek_plain(query, table, from.max(turns.whole), limit)
 }
 
 /// [`super::kernel::seek`], for a query as wide as the table.

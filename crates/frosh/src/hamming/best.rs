@@ -2,7 +2,8 @@
 //!
 //! A row is kept if it is nearer than the limit. Kept rows are counted by distance; as soon as k of them
 //! are at most d away, d is the new limit. Rows come in the order of their ids, so one that is only as
-//! near as the k-th comes after it and is rightly passed over. Each row that is kept costs a constant
+//! near as the k-th comes after it and is rightly passed over. Within a block they may come in any order: there, rows
+//! that are only as near as a k-th of the same block are kept too. Each row that is kept costs a constant
 //! number of steps; those that are passed over cost nothing here.
 
 use crate::codes::Neighbour;
@@ -17,13 +18,16 @@ pub(super) struct Best {
     /// Kept rows by distance.
     counts: Vec<u32>,
     kept: Vec<Neighbour>,
+    /// Kept rows at which those beyond the limit are dropped.
+    full: usize,
 }
 
 impl Best {
     /// The `k` nearest of codes of `bits` bits, among those nearer than `limit`.
     pub(super) fn new(k: usize, bits: usize, limit: u32) -> Self {
         let limit = if k == 0 { 0 } else { limit.min(bits as u32 + 1) };
-        Self { k, limit, within: 0, counts: vec![0; limit as usize + 1], kept: Vec::new() }
+        let counts = vec![0; limit as usize + 1];
+        Self { k, limit, within: 0, counts, kept: Vec::new(), full: 4 * k.max(16) }
     }
 
     pub(super) fn limit(&self) -> u32 {
@@ -43,12 +47,15 @@ impl Best {
         }
     }
 
-    /// Takes a row if it is nearer than the limit.
+    /// The limit of a block whose rows come in any order, where `before` was the limit before it.
+    pub(super) fn limit_within(&self, before: u32) -> u32 {
+        before.min(self.limit + 1)
+    }
+
+    /// Takes a row at most as far as the limit.
     #[inline]
     pub(super) fn add(&mut self, distance: u32, id: u64) {
-        if distance >= self.limit {
-            return;
-        }
+        debug_assert!(distance <= self.limit);
         self.kept.push(Neighbour { distance, id });
         self.counts[distance as usize] += 1;
         self.within += 1;
@@ -57,9 +64,11 @@ impl Best {
                 self.within -= self.counts[self.limit as usize] as usize;
                 self.limit -= 1;
             }
-            if self.kept.len() / 4 >= self.k.max(16) {
+            if self.kept.len() >= self.full {
                 let limit = self.limit;
                 self.kept.retain(|kept| kept.distance <= limit);
+                // Not much room was made if many are as near as the k-th.
+                self.full = self.full.max(2 * self.kept.len());
             }
         }
     }
@@ -95,7 +104,9 @@ mod tests {
             let mut best = Best::new(k, 8, limit);
             let mut all = Vec::new();
             for (id, distance) in (0..).zip(distances) {
-                best.add(distance, id);
+                if distance < best.limit() {
+                    best.add(distance, id);
+                }
                 if distance < limit {
                     all.push(Neighbour { distance, id });
                 }
@@ -107,6 +118,30 @@ mod tests {
             }
             all.truncate(k);
             prop_assert_eq!(nearest(best.into_kept(), k), all);
+        }
+
+        #[test]
+        fn blocks_may_have_any_order(
+            blocks in prop::collection::vec(prop::collection::vec(0u32..9, 0..150), 0..9),
+            k in 1usize..40, limit in 0u32..12,
+        ) {
+            let mut best = Best::new(k, 8, limit);
+            let (mut all, mut first) = (Vec::new(), 0);
+            for block in &blocks {
+                let before = best.limit();
+                let rows: Vec<Neighbour> =
+                    block.iter().zip(first..).map(|(d, id)| Neighbour { distance: *d, id }).collect();
+                all.extend(rows.iter().filter(|row| row.distance < limit));
+                for row in rows.iter().rev() {
+                    if row.distance < best.limit_within(before) {
+                        best.add(row.distance, row.id);
+                    }
+                }
+                first += block.len() as u64;
+                // Of a block, all rows may be as near as the k-th.
+                prop_assert!(best.kept.len() <= 2 * (4 * k.max(16) + 150));
+            }
+            prop_assert_eq!(nearest(best.into_kept(), k), nearest(all, k));
         }
     }
 }

@@ -13,22 +13,45 @@ use super::{avx512, x86};
 /// Rows that [`seek`] looks at before it decides whether to stop.
 pub(super) const GROUP: usize = 32;
 
+/// Places in a table that [`seek`] looks at in turns.
+const PLACES: usize = 4;
+
+/// The order in which [`seek`] looks at the groups of a table: one from each quarter of it in turns, since caches and
+/// memory deliver several streams faster than one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turns {
+    /// Groups, the last may be smaller.
+    pub(super) groups: usize,
+    /// Groups that are whole.
+    pub(super) whole: usize,
+}
+
+impl Turns {
+    pub(super) fn new(table: Table<'_>) -> Self {
+        Self { groups: table.len().div_ceil(GROUP), whole: table.len() / GROUP }
+    }
+
+    /// The first row of the group whose turn it is.
+    #[inline(always)]
+    pub(super) fn first(&self, turn: usize) -> usize {
+        let part = self.whole / PLACES;
+        let group = if turn < PLACES * part { turn % PLACES * part + turn / PLACES } else { turn };
+        group * GROUP
+    }
+}
+
 /// Codes that lie one after the other, `width` bytes each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
     data: &'a [u8],
     width: usize,
-    large: bool,
 }
-
-/// Bytes above which a table is taken to come from memory each time, not from a cache.
-const LARGE: usize = 1 << 25;
 
 impl<'a> Table<'a> {
     /// Whole rows of `width` bytes.
     pub(crate) fn new(data: &'a [u8], width: usize) -> Self {
         assert!(width > 0 && data.len().is_multiple_of(width), "whole rows");
-        Self { data, width, large: data.len() > LARGE }
+        Self { data, width }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -43,22 +66,13 @@ impl<'a> Table<'a> {
         self.data
     }
 
-    /// Whether it is more, or a part of more, than caches hold.
-    #[cfg_attr(
-        not(target_arch = "x86_64"),
-        expect(dead_code, reason = "only x86-64 fetches ahead")
-    )]
-    pub(super) fn is_large(&self) -> bool {
-        self.large
-    }
-
     pub(crate) fn row(&self, i: usize) -> &'a [u8] {
         &self.data[i * self.width..(i + 1) * self.width]
     }
 
     /// Rows `from..to`.
     pub(crate) fn part(&self, from: usize, to: usize) -> Self {
-        Self { data: &self.data[from * self.width..to * self.width], ..*self }
+        Self { data: &self.data[from * self.width..to * self.width], width: self.width }
     }
 }
 
@@ -183,8 +197,8 @@ pub(super) fn listed(isa: Isa, query: &[u8], table: Table<'_>, rows: &[u32], out
     }
 }
 
-/// Looks at groups of [`GROUP`] rows (the last may be smaller) from row `from` on, and stops at the first
-/// with a row nearer than `limit`: its first row, and a bit for each such row in it.
+/// Looks at groups of [`GROUP`] rows (the last may be smaller) in the order of [`Turns`], from turn `from` on, and stops
+/// at the first with a row nearer than `limit`: its turn, and a bit for each such row in it.
 pub(super) fn seek(
     isa: Isa,
     query: &[u8],
@@ -373,12 +387,13 @@ fn find_plain<const WHOLE: usize, const REST: bool>(
     limit: u32,
 ) -> Option<(usize, u64)> {
     let words = Words::<WHOLE, REST>::new(query);
-    let mut first = from;
-    for group in table.data[from * table.width..].chunks(GROUP * table.width) {
+    let turns = Turns::new(table);
+    for turn in from..turns.groups {
+        let rows = &table.data[turns.first(turn) * table.width..];
+        let group = &rows[..rows.len().min(GROUP * table.width)];
         let mut nearest = u32::MAX;
         if WHOLE == 0 {
             // Short rows are had with those after them, which is faster than putting them together.
-            let rows = &table.data[first * table.width..];
             for at in (0..group.len()).step_by(table.width) {
                 nearest = nearest.min(words.short(&rows[at..], table.width));
             }
@@ -390,9 +405,8 @@ fn find_plain<const WHOLE: usize, const REST: bool>(
         if nearest < limit {
             let rows = group.chunks_exact(table.width).enumerate();
             let mask = rows.fold(0, |m, (i, row)| m | u64::from(words.distance(row) < limit) << i);
-            return Some((first, mask));
+            return Some((turn, mask));
         }
-        first += GROUP;
     }
     None
 }

@@ -1,7 +1,7 @@
 //! The kernels for NEON, which every aarch64 has: rows of 8 and 16 bytes by `cnt`, and
 //! [`planes`](super::planes) by `tbl`. Rows of other widths are left to the compiler.
 
-use super::kernel::{GROUP, Table, distances_plain, seek_plain};
+use super::kernel::{Table, Turns, distances_plain, seek_plain};
 use super::planes::{Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by};
 use core::arch::aarch64::*;
 
@@ -87,23 +87,22 @@ unsafe fn seek_by<const WIDTH: usize>(
     from: usize,
     limit: u32,
 ) -> Option<(usize, u64)> {
-    let mut first = from;
+    let turns = Turns::new(table);
     // SAFETY: the loop stays among whole groups of the table.
     unsafe {
         let near = whole::<WIDTH>(query);
         // No distance reaches 255.
         let limits = vdupq_n_u8(limit.min(255) as u8);
-        while first + GROUP <= table.len() {
-            let at = table.data().as_ptr().add(first * WIDTH);
+        for turn in from..turns.whole {
+            let at = table.data().as_ptr().add(turns.first(turn) * WIDTH);
             let low = vcltq_u8(sixteen::<WIDTH>(near, at), limits);
             let high = vcltq_u8(sixteen::<WIDTH>(near, at.add(16 * WIDTH)), limits);
             if vmaxvq_u8(vorrq_u8(low, high)) != 0 {
-                return Some((first, bits(low) | bits(high) << 16));
+                return Some((turn, bits(low) | bits(high) << 16));
             }
-            first += GROUP;
         }
     }
-    seek_plain(query, table, first, limit)
+    seek_plain(query, table, from.max(turns.whole), limit)
 }
 
 /// [`super::kernel::seek`], for a query as wide as the table.

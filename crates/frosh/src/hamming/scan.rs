@@ -1,12 +1,12 @@
 //! The exact search: every row is compared with every query, as few bytes moved as possible.
 //!
 //! Work is cut into tasks, each some queries and some rows. A task goes over its rows in blocks that stay
-//! in the first-level cache and shows each block to all its queries, so rows come from memory once. A few
+//! in a cache and shows each block to all its queries, so rows come from memory once. A few
 //! queries look at rows as they lie ([`kernel::seek`](super::kernel::seek)), many at rows turned into
 //! [`planes`]. Tasks with the same queries tell each other how near the k-th row is.
 
 use super::best::{Best, nearest};
-use super::kernel::{Isa, Table, seek, some};
+use super::kernel::{Isa, Table, Turns, seek, some};
 use super::planes::{self, Planes, Quad};
 use crate::codes::Neighbour;
 use crate::pool::Pool;
@@ -23,6 +23,9 @@ const SHARE: usize = 64;
 const SPAN: usize = 1 << 14;
 /// Bytes of a block of rows as they lie: half of a first-level cache.
 const BLOCK: usize = 1 << 14;
+/// Bytes of a block for a query that is alone, which reads each row once: large enough for its
+/// [quarters](super::kernel::Turns) to be streams of their own.
+const ALONE: usize = 1 << 20;
 /// Bytes of a block of turned rows, which a second-level cache holds beside the lookup tables.
 const TURNED: usize = 1 << 16;
 /// Bytes of the queries' lookup tables in a task: half of the second-level cache.
@@ -131,7 +134,7 @@ impl Ask<'_> {
         }
         let height = match (many, queries.len()) {
             (true, _) => (TURNED / (2 * width * planes::ROWS)).max(1) * planes::ROWS,
-            (_, 1) => (16 * BLOCK / width).max(1),
+            (_, 1) => (ALONE / width).max(1),
             _ => (BLOCK / width).max(64),
         };
         match rows {
@@ -201,16 +204,20 @@ impl Work<'_> {
     }
 
     fn see_one(&mut self, q: usize, block: Table<'_>, ids: &Ids<'_>) {
-        let mut from = 0;
         let query = self.queries.row(q);
-        while let Some((first, mask)) = seek(self.isa, query, block, from, self.bests[q].limit()) {
+        let turns = Turns::new(block);
+        let before = self.bests[q].limit();
+        let (mut limit, mut from) = (before, 0);
+        while limit > 0
+            && let Some((turn, mask)) = seek(self.isa, query, block, from, limit)
+        {
+            let first = turns.first(turn);
             let mut distances = [0; 64];
             some(self.isa, query, block, first, mask, &mut distances);
-            self.take(q, first, mask, |row| distances[row], ids);
-            from = first + super::kernel::GROUP;
-            if from >= block.len() {
-                break;
-            }
+            let near = |best: &Best| best.limit_within(before);
+            self.take(q, first, mask, |row| distances[row], ids, near);
+            limit = near(&self.bests[q]);
+            from = turn + 1;
         }
     }
 
@@ -231,14 +238,15 @@ impl Work<'_> {
             };
             for (i, mask) in near.masks.into_iter().enumerate().take(queries.len()) {
                 let first = near.group * planes::ROWS;
-                self.take(4 * quad + i, first, mask, |row| near.distance(i, row), ids);
+                let distance = |row| near.distance(i, row);
+                self.take(4 * quad + i, first, mask, distance, ids, Best::limit);
             }
             from = near.group + 1;
             now = limits(&self.bests);
         }
     }
 
-    /// Adds the rows after `first` whose bit is set, with the distances that these have.
+    /// Adds those rows after `first` whose bit is set and whose distance is below the limit.
     #[inline]
     fn take(
         &mut self,
@@ -247,13 +255,14 @@ impl Work<'_> {
         mut mask: u64,
         distance: impl Fn(usize) -> u32,
         ids: &Ids<'_>,
+        limit: impl Fn(&Best) -> u32,
     ) {
         let best = &mut self.bests[q];
         while mask != 0 {
             let i = mask.trailing_zeros() as usize;
             mask &= mask - 1;
             let (id, distance) = (ids.of(first + i), distance(i));
-            if distance < best.limit() && self.allowed.is_none_or(|set| set.contains(id)) {
+            if distance < limit(best) && self.allowed.is_none_or(|set| set.contains(id)) {
                 best.add(distance, id);
             }
         }

@@ -6,34 +6,11 @@
 //!
 //! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](super::planes). A line of them is two registers.
 
-use super::kernel::{GROUP, Table, distances_plain, listed_plain, seek_plain, some_plain};
+use super::kernel::{GROUP, Table, Turns, distances_plain, listed_plain, seek_plain, some_plain};
 use super::planes::{
     Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by, turn_plain,
 };
 use core::arch::x86_64::*;
-
-/// Bytes between the search and what is fetched of a table in cache: half a page, where the hardware's own prefetch
-/// stops.
-const AHEAD: usize = 2048;
-/// Places of memory that are asked in turn for parts of a large one.
-const PLACES: usize = 8;
-
-/// While the search is at the `count` bytes from `at` on, fetches as many that come later. Of a large table this is what
-/// follows `table` in memory, at eight places in turn: memory delivers them faster side by side than one after the other.
-#[inline(always)]
-pub(super) fn fetch_ahead(table: Table<'_>, at: usize, count: usize) {
-    let bytes = table.data().as_ptr_range();
-    if table.is_large() {
-        let apart = table.data().len() / PLACES;
-        for line in at / 64..(at + count) / 64 {
-            fetch(bytes.end.wrapping_add(line % PLACES * apart + line / PLACES * 64).cast());
-        }
-    } else {
-        for line in (0..count).step_by(64) {
-            fetch(bytes.start.wrapping_add(AHEAD + at + line).cast());
-        }
-    }
-}
 
 /// Starts to bring a line into cache; any address will do.
 #[inline(always)]
@@ -77,13 +54,6 @@ unsafe fn sums(counts: __m256i) -> __m256i {
     unsafe { _mm256_sad_epu8(counts, _mm256_setzero_si256()) }
 }
 
-/// The sums of neighbouring words: those of `a` and of `b` in turns.
-#[inline(always)]
-unsafe fn pairs(a: __m256i, b: __m256i) -> __m256i {
-    // SAFETY: the caller has AVX2.
-    unsafe { _mm256_add_epi64(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)) }
-}
-
 /// Rows of 8 bytes.
 #[derive(Clone, Copy)]
 struct Rows8(__m256i);
@@ -124,34 +94,24 @@ impl Four for Rows16 {
     }
 }
 
+/// The sums of neighbouring bytes of four rows, eight apart, in eight bytes for each row.
+#[inline(always)]
+unsafe fn fold(rows: [__m256i; 4]) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        let halves =
+            |a, b| _mm256_add_epi8(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+        let (ab, cd) = (halves(rows[0], rows[1]), halves(rows[2], rows[3]));
+        let low = _mm256_permute2x128_si256::<0x20>(ab, cd);
+        _mm256_add_epi8(low, _mm256_permute2x128_si256::<0x31>(ab, cd))
+    }
+}
+
 /// Rows of a multiple of 32 bytes; `WIDTH` is 0 where it is known only at run time.
 #[derive(Clone, Copy)]
 struct Rows32<const WIDTH: usize> {
     query: *const u8,
     width: usize,
-}
-
-impl<const WIDTH: usize> Rows32<WIDTH> {
-    #[inline(always)]
-    unsafe fn row(&self, at: *const u8) -> __m256i {
-        let width = if WIDTH > 0 { WIDTH } else { self.width };
-        // SAFETY: the caller points at a row, the query is as long; a byte has at most 8 bits, so
-        // 31 of them stay within a byte.
-        unsafe {
-            let (mut total, mut c) = (_mm256_setzero_si256(), 0);
-            while c < width {
-                let end = width.min(c + 31 * 32);
-                let mut bytes = _mm256_setzero_si256();
-                while c < end {
-                    let query = _mm256_loadu_si256(self.query.add(c).cast());
-                    bytes = _mm256_add_epi8(bytes, differing(query, at.add(c)));
-                    c += 32;
-                }
-                total = _mm256_add_epi64(total, sums(bytes));
-            }
-            total
-        }
-    }
 }
 
 impl<const WIDTH: usize> Four for Rows32<WIDTH> {
@@ -161,13 +121,24 @@ impl<const WIDTH: usize> Four for Rows32<WIDTH> {
     }
     #[inline(always)]
     unsafe fn four(&self, at: *const u8) -> __m256i {
-        // SAFETY: the caller points at four rows.
+        let width = if WIDTH > 0 { WIDTH } else { self.width };
+        // SAFETY: the caller points at four rows, the query is as long as one; a byte has at most 8 bits, so the sums
+        // of 7 times four of them stay within a byte.
         unsafe {
-            let width = if WIDTH > 0 { WIDTH } else { self.width };
-            let ab = pairs(self.row(at), self.row(at.add(width)));
-            let cd = pairs(self.row(at.add(2 * width)), self.row(at.add(3 * width)));
-            let low = _mm256_permute2x128_si256::<0x20>(ab, cd);
-            _mm256_add_epi64(low, _mm256_permute2x128_si256::<0x31>(ab, cd))
+            let (mut total, mut c) = (_mm256_setzero_si256(), 0);
+            while c < width {
+                let end = width.min(c + 7 * 32);
+                let mut rows = [_mm256_setzero_si256(); 4];
+                while c < end {
+                    let query = _mm256_loadu_si256(self.query.add(c).cast());
+                    for (i, row) in rows.iter_mut().enumerate() {
+                        *row = _mm256_add_epi8(*row, differing(query, at.add(i * width + c)));
+                    }
+                    c += 32;
+                }
+                total = _mm256_add_epi64(total, sums(fold(rows)));
+            }
+            total
         }
     }
 }
@@ -235,14 +206,13 @@ unsafe fn seek_by<F: Four>(
     from: usize,
     limit: u32,
 ) -> Option<(usize, u64)> {
-    let mut first = from;
+    let turns = Turns::new(table);
     // SAFETY: the loop stays among whole groups of the table.
     unsafe {
         let near = F::new(query);
         let limits = _mm256_set1_epi64x(i64::from(limit));
-        while first + GROUP <= table.len() {
-            let at = table.data().as_ptr().add(first * table.width());
-            fetch_ahead(table, first * table.width(), GROUP * table.width());
+        for turn in from..turns.whole {
+            let at = table.data().as_ptr().add(turns.first(turn) * table.width());
             let mut fours = [limits; GROUP / 4];
             let mut nearest = limits;
             for (i, four) in fours.iter_mut().enumerate() {
@@ -254,12 +224,11 @@ unsafe fn seek_by<F: Four>(
                 for (i, four) in fours.iter().enumerate() {
                     mask |= below(*four, limits) << (4 * i);
                 }
-                return Some((first, mask));
+                return Some((turn, mask));
             }
-            first += GROUP;
         }
     }
-    seek_plain(query, table, first, limit)
+    seek_plain(query, table, from.max(turns.whole), limit)
 }
 
 /// [`super::kernel::seek`], for a query as wide as the table.
