@@ -49,7 +49,8 @@ SHARE, K, OVERSAMPLE = 0.02, 10, 10
 # The factors of a vector: one byte in frosh, two floats in FAISS.
 FROSH_FACTORS, RABITQ_FACTORS = 1, 8
 FROSH = ROOT / "target/release/frosh"
-OURS, ONE_BIT = "FROSH + ITQ, estimated", ["FAISS ITQ,LSH", "FAISS RaBitQ, qb 0", "FAISS RaBitQ, qb 4"]
+OURS, PLAIN = "FROSH refined, estimated", "FROSH + ITQ, estimated"
+ONE_BIT = ["FAISS ITQ,LSH", "FAISS RaBitQ, qb 0", "FAISS RaBitQ, qb 4"]
 
 Cell = dict[str, Any]
 
@@ -159,7 +160,6 @@ def frosh(data: Set, size: int, factors: int, learning: list[str], rankings: dic
     bits = 8 * (size - factors)
     if "lsh" not in learning:
         bits = min(bits, data.dim)
-    learning = [str(4 * bits) if word == "4r" else word for word in learning]
     model = data.base_file.with_name("model.frosh")
 
     def run(*arguments: str) -> Any:
@@ -284,17 +284,19 @@ def faiss_pq(data: Set, size: int, rows: int, rotate: bool) -> dict[str, Cell]:
     return {f"FAISS {name}": cell | {"bits": 8 * size, "bytes": size, "train": seconds}}
 
 
-# Bytes of factors, options of the training (the default sketch has 2 rows a bit, l = 2r; 4r stands for 4), and
+# Bytes of factors, options of the training (the default sketch has 2 rows a bit), and
 # for each ranking the name of its cell.
 MODELS: list[tuple[int, list[str], dict[str, str]]] = [
     (0, ["--method", "lsh"], {"hamming": "LSH"}),
     (0, ["--method", "osh", "--rotation", "random"], {"hamming": "OSH, random rotation"}),
     (0, ["--rotation", "random"], {"hamming": "FROSH, random rotation"}),
     (0, ["--rotation", "itq"], {"hamming": "FROSH + ITQ, Hamming", "asymmetric": "FROSH + ITQ, asymmetric"}),
-    (FROSH_FACTORS, ["--rotation", "itq"], {"estimated": OURS}),
-    (FROSH_FACTORS, ["--rotation", "itq", "--sketch-rows", "4r"], {"estimated": OURS + ", l = 4r"})]
+    (FROSH_FACTORS, ["--rotation", "itq"], {"estimated": PLAIN}),
+    (0, ["--rotation", "refined"], {"hamming": "FROSH refined, Hamming", "asymmetric": "FROSH refined, asymmetric"}),
+    (FROSH_FACTORS, ["--rotation", "refined"], {"estimated": OURS})]
 METHODS = ["LSH", "PCA sign", "PCA, random rotation", "OSH, random rotation", "FROSH, random rotation",
-           "FROSH + ITQ, Hamming", "FROSH + ITQ, asymmetric", OURS, OURS + ", l = 4r",
+           "FROSH + ITQ, Hamming", "FROSH + ITQ, asymmetric", PLAIN,
+           "FROSH refined, Hamming", "FROSH refined, asymmetric", OURS,
            *ONE_BIT, "FAISS PQ", "FAISS OPQ,PQ"]
 
 
@@ -317,7 +319,7 @@ def cross_check(data: Set) -> None:
 def verdict(cells: list[Cell]) -> list[str]:
     """Where the estimated distance is above every one-bit method of FAISS, and where not."""
     lines = []
-    for method in (OURS, OURS + ", l = 4r"):
+    for method in (OURS, PLAIN):
         ours = {(c["set"], c["size"]): c for c in cells if c["method"] == method}
         others = [c for c in cells if c["method"] in ONE_BIT and (c["set"], c["size"]) in ours]
         for measure, name in (("map", "MAP"), ("recall", f"recall@{K}")):

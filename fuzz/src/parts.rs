@@ -167,7 +167,7 @@ impl Parts {
             "false",
             "",
         ];
-        const NAMES: [&str; 12] = [
+        const NAMES: [&str; 13] = [
             "frosh",
             "frosh-sparse",
             "osh",
@@ -178,6 +178,7 @@ impl Parts {
             "random",
             "isotropic",
             "itq",
+            "refined",
             "half",
             "one",
         ];

@@ -79,7 +79,7 @@ fn use_sketch(sketch: &Sketch) {
             use_hasher(&hasher);
         }
     }
-    for rotation in [Rotation::None, Rotation::Isotropic, Rotation::Itq] {
+    for rotation in [Rotation::None, Rotation::Isotropic, Rotation::Itq, Rotation::Refined] {
         if let Ok(hasher) = sketch.hasher_with(2, rotation) {
             use_hasher(&hasher);
         }

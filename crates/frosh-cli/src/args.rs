@@ -130,7 +130,7 @@ pub(crate) struct Learning {
     /// Rows that are compressed together: a power of two
     #[arg(long, value_name = "N")]
     pub(crate) block_rows: Option<usize>,
-    /// Rows sampled for the itq rotation; 0 for none
+    /// Rows sampled for the refined and itq rotations; 0 for none
     #[arg(long, default_value_t = 4096, value_name = "N")]
     pub(crate) reservoir: usize,
     /// Seed of all randomness: the same seed and rows give the same file
@@ -155,10 +155,10 @@ pub(crate) struct Fitting {
     /// Bits of a code: 64 is 8 bytes for each vector
     #[arg(long, short, default_value_t = 64, value_name = "N", value_parser = possible_bits)]
     pub(crate) bits: usize,
-    /// How directions are turned before signs are taken; by default itq where the sample of rows is large
-    /// enough, else random
+    /// How directions are turned before signs are taken; by default refined (itq, of directions that the sampled rows
+    /// have improved) where the sample is large enough, else random
     #[arg(long, value_name = "NAME", ignore_case = true,
-          value_parser = names::<Rotation>(&["none", "random", "isotropic", "itq"]))]
+          value_parser = names::<Rotation>(&["none", "random", "isotropic", "itq", "refined"]))]
     pub(crate) rotation: Option<Rotation>,
 }
 

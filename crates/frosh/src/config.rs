@@ -115,7 +115,7 @@ impl Config {
         self
     }
 
-    /// Rows to sample for the ITQ rotation: 4,096 by default, 0 for none, at most 32 MB of them.
+    /// Rows to sample for the ITQ and refined rotations: 4,096 by default, 0 for none, at most 32 MB of them.
     pub fn reservoir_rows(mut self, rows: usize) -> Self {
         self.reservoir_rows = rows;
         self

@@ -4,8 +4,9 @@
 //! the r leading right singular vectors of the sketch (line 11 of Algorithm 1), rotated.
 //!
 //! **Where we differ.** Algorithm 1 shows no rotation; signs of raw principal coordinates then lose to
-//! random projections, so a rotation is on by default ([`Rotation::Itq`] where the reservoir has at
-//! least eight rows for each bit, else [`Rotation::Random`]). phi . w_k is subtracted after the product,
+//! random projections, so a rotation is on by default ([`Rotation::Refined`] where the reservoir has at
+//! least eight rows for each bit, else [`Rotation::Random`]). The first also moves the directions a little, see
+//! `refine.rs`; every other keeps those of the sketch. phi . w_k is subtracted after the product,
 //! not from every value, unless the mean is so large that digits would suffer. LSH is the same function
 //! with a Gaussian W.
 //!
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::factors::{self, Beside, Factors, Scales};
 use crate::file;
 use crate::kernels::{Isa, project};
+use crate::linalg;
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
 use crate::rotation::{self, Rotation};
@@ -41,8 +43,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Rounds of ITQ.
 const ITQ_ROUNDS: usize = 50;
-/// Reservoir rows that ITQ wants for each bit.
-const ITQ_ROWS_PER_BIT: usize = 8;
+/// Reservoir rows for each bit that it takes to fit directions and rotation to them.
+const ROWS_PER_BIT: usize = 8;
 /// Rows encoded by one task: a multiple of the kernel's tile, small enough for cache.
 const ENCODE_ROWS: usize = 192;
 /// A mean may be this many deviations long before it is subtracted from every value: single precision
@@ -130,9 +132,9 @@ fn possible(
         let advice = "sketch again with at least twice as many sketch rows as bits";
         return refuse(sketch_rows / 2, "half the sketch rows", advice);
     }
-    if rotation == Rotation::Itq && !sampled {
+    if matches!(rotation, Rotation::Itq | Rotation::Refined) && !sampled {
         return Err(Error::Rotation {
-            rotation: "itq",
+            rotation: rotation.as_str(),
             needs: "a reservoir of rows, and this sketch has none".into(),
             advice: "use random or isotropic, or sketch again with a reservoir",
         });
@@ -158,12 +160,12 @@ impl Sketch {
         self.hasher_with(bits, self.default_rotation(bits))
     }
 
-    /// The rotation that [`Sketch::hasher`] uses: ITQ where the reservoir is large enough.
+    /// The rotation that [`Sketch::hasher`] uses: refined where the reservoir is large enough.
     pub fn default_rotation(&self, bits: usize) -> Rotation {
         if self.method == Method::Lsh {
             Rotation::None
-        } else if self.reservoir.len() >= ITQ_ROWS_PER_BIT * bits {
-            Rotation::Itq
+        } else if self.reservoir.len() >= ROWS_PER_BIT * bits {
+            Rotation::Refined
         } else {
             Rotation::Random
         }
@@ -233,17 +235,26 @@ impl Sketch {
     }
 
     /// W = V R.
-    fn rotated(&self, pool: &Pool, v: Mat<f64>, values: &[f64], rotation: Rotation) -> Mat<f64> {
+    fn rotated(
+        &self,
+        pool: &Pool,
+        mut v: Mat<f64>,
+        values: &[f64],
+        rotation: Rotation,
+    ) -> Mat<f64> {
         let r = v.ncols();
         let stream = &mut Stream::new(self.seed, Purpose::Rotation, 0, 0);
         let rotation = match rotation {
             Rotation::None => return v,
             Rotation::Random => rotation::random(r, stream),
             Rotation::Isotropic => rotation::isotropic(values, stream),
-            Rotation::Itq => {
-                let v = Mat::from_fn(self.dim, r, |i, j| v[(i, j)] as f32);
-                let rows = self.project_sample(pool, v.as_ref(), |_, projected| projected.to_vec());
-                let sample = Mat::from_fn(rows.len(), r, |i, j| rows[i][j]);
+            Rotation::Itq | Rotation::Refined => {
+                let sample;
+                if rotation == Rotation::Refined {
+                    (v, sample) = self.refined(pool, v.as_ref(), values);
+                } else {
+                    sample = self.sample_along(pool, linalg::single(v.as_ref()).as_ref());
+                }
                 pool.install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
         };

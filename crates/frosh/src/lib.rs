@@ -57,6 +57,7 @@ mod polar;
 mod pool;
 mod random;
 mod ranking;
+mod refine;
 mod reservoir;
 mod rotation;
 mod rows;

@@ -45,6 +45,11 @@ pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
     q
 }
 
+/// The same in single precision.
+pub(crate) fn single(a: MatRef<'_, f64>) -> Mat<f32> {
+    Mat::from_fn(a.nrows(), a.ncols(), |i, j| a[(i, j)] as f32)
+}
+
 /// The matrix in pieces of `size` rows, the last may have fewer, each with the number of its first row.
 pub(crate) fn row_pieces<T>(to: MatMut<'_, T>, size: usize) -> Vec<(usize, MatMut<'_, T>)> {
     let (n, mut pieces, mut rest) = (to.nrows(), Vec::new(), to);

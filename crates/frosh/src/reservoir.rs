@@ -129,15 +129,13 @@ impl Reservoir {
     }
 
     /// What `work` makes of all rows in the order of keys, relative to `centre`, [`TOGETHER`] at a time.
-    pub(crate) fn map_rows<T: Send>(
+    pub(crate) fn map_parts<T: Send>(
         &self,
         pool: &Pool,
         centre: &[f64],
         work: impl Fn(&[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let shift: Vec<f32> =
-            centre.iter().zip(&self.origin).map(|(c, o)| (c - f64::from(*o)) as f32).collect();
-        let sorted = self.sorted();
+        let (shift, sorted) = (self.shift(centre), self.sorted());
         let mut out: Vec<Option<T>> = sorted.chunks(TOGETHER).map(|_| None).collect();
         // A few tasks, so that their buffers are made seldom.
         let share = out.len().div_ceil(4 * pool.threads()).max(1);
@@ -145,13 +143,31 @@ impl Reservoir {
         pool.each(jobs.collect(), |(slots, out)| {
             let mut rows = vec![0f32; TOGETHER.min(slots.len()) * self.dim];
             for (slots, out) in slots.chunks(TOGETHER).zip(out) {
-                for ((_, slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
-                    self.read(*slot, &shift, row);
-                }
-                *out = Some(work(&rows[..slots.len() * self.dim]));
+                *out = Some(work(self.read_all(slots, &shift, &mut rows)));
             }
         });
         out.into_iter().flatten().collect()
+    }
+
+    /// Shows the same parts one after the other, each with the number of its first row.
+    pub(crate) fn each_part(&self, centre: &[f64], mut work: impl FnMut(usize, &[f32])) {
+        let (shift, sorted) = (self.shift(centre), self.sorted());
+        let mut rows = vec![0f32; TOGETHER.min(sorted.len()) * self.dim];
+        for (part, slots) in sorted.chunks(TOGETHER).enumerate() {
+            work(part * TOGETHER, self.read_all(slots, &shift, &mut rows));
+        }
+    }
+
+    /// What is to be subtracted from rows relative to the origin.
+    fn shift(&self, centre: &[f64]) -> Vec<f32> {
+        centre.iter().zip(&self.origin).map(|(c, o)| (c - f64::from(*o)) as f32).collect()
+    }
+
+    fn read_all<'a>(&self, slots: &[(u64, u32)], shift: &[f32], rows: &'a mut [f32]) -> &'a [f32] {
+        for ((_, slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
+            self.read(*slot, shift, row);
+        }
+        &rows[..slots.len() * self.dim]
     }
 
     /// Takes in the rows of another sample.
@@ -212,7 +228,7 @@ mod tests {
     use super::*;
 
     fn rows(reservoir: &Reservoir, centre: &[f64]) -> Vec<f32> {
-        reservoir.map_rows(&Pool::ONE, centre, <[f32]>::to_vec).concat()
+        reservoir.map_parts(&Pool::ONE, centre, <[f32]>::to_vec).concat()
     }
     use crate::random::priority;
 

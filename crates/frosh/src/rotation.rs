@@ -44,6 +44,9 @@ pub enum Rotation {
     /// Iterative quantisation: fits a sample of points to the corners of the cube.
     /// Usually the best on image features, not always.
     Itq,
+    /// Iterative quantisation of directions that were first improved by the same sample:
+    /// no longer those of the sketch alone, but nearer to the data's where its spectrum is flat.
+    Refined,
 }
 
 names!(
@@ -52,7 +55,8 @@ names!(
     None => "none",
     Random => "random",
     Isotropic => "isotropic",
-    Itq => "itq"
+    Itq => "itq",
+    Refined => "refined"
 );
 
 /// A Haar-distributed orthogonal matrix: Q of the QR of a Gaussian matrix.
@@ -255,11 +259,20 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for rotation in [Rotation::None, Rotation::Random, Rotation::Isotropic, Rotation::Itq] {
+        for rotation in [
+            Rotation::None,
+            Rotation::Random,
+            Rotation::Isotropic,
+            Rotation::Itq,
+            Rotation::Refined,
+        ] {
             assert_eq!(rotation.as_str().parse::<Rotation>().unwrap(), rotation);
         }
         let error = "ITQ".parse::<Rotation>().unwrap_err().to_string();
-        assert_eq!(error, "\"ITQ\" is no rotation; use one of none, random, isotropic, itq");
+        assert_eq!(
+            error,
+            "\"ITQ\" is no rotation; use one of none, random, isotropic, itq, refined"
+        );
     }
 
     #[test]

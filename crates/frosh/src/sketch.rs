@@ -152,7 +152,7 @@ impl Sketch {
         }
         let pool = Pool::all();
         let vectors = self.principal(pool, most).vectors;
-        let vectors = Mat::from_fn(self.dim, most, |i, j| vectors[(i, j)] as f32);
+        let vectors = linalg::single(vectors.as_ref());
         let (mut total, mut shares) = (0f64, vec![0f64; most]);
         let squares = |along: &[f32]| along.iter().map(|x| x * x).collect::<Vec<f32>>();
         let work = |row: &[f32], along: &[f32]| (square_norm(row), squares(along));
@@ -171,17 +171,19 @@ impl Sketch {
         w: MatRef<'_, f32>,
         work: impl Fn(&[f32], &[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let (dim, r) = (w.nrows(), w.ncols());
-        let parts = self.reservoir.map_rows(pool, &self.mean, |rows| {
-            let n = rows.len() / dim;
-            let mut projected = vec![0f32; n * r];
-            let to = MatMut::from_column_major_slice_mut(&mut projected, r, n);
-            let columns = MatRef::from_column_major_slice(rows, dim, n);
-            matmul(to, Accum::Replace, w.transpose(), columns, 1.0, Par::Seq);
-            let pairs = rows.chunks_exact(dim).zip(projected.chunks_exact(r));
+        let parts = self.reservoir.map_parts(pool, &self.mean, |rows| {
+            let products = products(w, rows);
+            let pairs = rows.chunks_exact(w.nrows()).zip(products.chunks_exact(w.ncols()));
             pairs.map(|(row, products)| work(row, products)).collect::<Vec<T>>()
         });
         parts.into_iter().flatten().collect()
+    }
+
+    /// The products of the sampled rows, less the mean, with the columns of `w`: a row for each.
+    pub(crate) fn sample_along(&self, pool: &Pool, w: MatRef<'_, f32>) -> Mat<f32> {
+        let parts = self.reservoir.map_parts(pool, &self.mean, |rows| products(w, rows));
+        let all = parts.concat();
+        MatRef::from_row_major_slice(&all, self.reservoir.len(), w.ncols()).to_owned()
     }
 
     /// One sketch of all the rows that the given sketches have seen (DFROSH).
@@ -315,6 +317,17 @@ impl Sketch {
         values.resize(r, 0.0);
         Principal { vectors, values, rank }
     }
+}
+
+/// The products of rows with the columns of `w`, row by row.
+fn products(w: MatRef<'_, f32>, rows: &[f32]) -> Vec<f32> {
+    let (dim, r) = w.shape();
+    let n = rows.len() / dim;
+    let mut products = vec![0f32; n * r];
+    let to = MatMut::from_column_major_slice_mut(&mut products, r, n);
+    let columns = MatRef::from_column_major_slice(rows, dim, n);
+    matmul(to, Accum::Replace, w.transpose(), columns, 1.0, Par::Seq);
+    products
 }
 
 /// Columns that are made double precision together.

@@ -276,6 +276,7 @@ fn promise_7_bits_are_the_signs_of_centred_projections_least_significant_first()
         (Method::Osh, Rotation::None, 5),
         (Method::Frosh, Rotation::Isotropic, 3),
         (Method::Frosh, Rotation::Itq, 6),
+        (Method::Frosh, Rotation::Refined, 6),
         (Method::Lsh, Rotation::None, 70),
     ] {
         let sketch = learn(&config(dim, method), &data, &[100]).finish();

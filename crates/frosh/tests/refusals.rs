@@ -251,12 +251,14 @@ fn a_hasher_from_no_rows_is_refused() {
 fn a_rotation_without_what_it_needs_is_refused() {
     let values = data::<f32>(300, 8);
     let sketch = learned(Config::new(8).reservoir_rows(0), &values, 8);
-    let error = sketch.hasher_with(4, Rotation::Itq).unwrap_err();
-    assert!(matches!(error, Error::Rotation { rotation: "itq", .. }));
-    assert!(error.to_string().contains("reservoir"));
+    for fitted in [Rotation::Itq, Rotation::Refined] {
+        let error = sketch.hasher_with(4, fitted).unwrap_err();
+        assert!(matches!(error, Error::Rotation { rotation, .. } if rotation == fitted.as_str()));
+        assert!(error.to_string().contains("reservoir"));
+    }
     assert_eq!(sketch.hasher(4).unwrap().rotation(), Rotation::Random);
     let lsh = learned(Config::new(8).method(Method::Lsh), &values, 8);
-    for rotation in [Rotation::Random, Rotation::Isotropic, Rotation::Itq] {
+    for rotation in [Rotation::Random, Rotation::Isotropic, Rotation::Itq, Rotation::Refined] {
         let error = lsh.hasher_with(4, rotation).unwrap_err();
         assert!(matches!(error, Error::Rotation { .. }));
         assert!(error.to_string().contains(rotation.as_str()), "{error}");
@@ -338,7 +340,8 @@ fn codes_of_two_hashers_are_not_compared() {
 #[track_caller]
 fn rank(method: Method, values: &[f32], dim: usize, bits: usize) -> usize {
     let sketch = learned(Config::new(dim).method(method).sketch_rows(2 * bits), values, dim);
-    let rotations = [Rotation::None, Rotation::Random, Rotation::Isotropic, Rotation::Itq];
+    let rotations =
+        [Rotation::None, Rotation::Random, Rotation::Isotropic, Rotation::Itq, Rotation::Refined];
     let ranks = rotations.map(|rotation| {
         let hasher = sketch.hasher_with(bits, rotation).unwrap();
         let codes = hasher.encode(rows(values, dim)).unwrap();
@@ -346,7 +349,7 @@ fn rank(method: Method, values: &[f32], dim: usize, bits: usize) -> usize {
         assert!((0..bits).all(|k| hasher.direction(k).iter().all(|w| w.is_finite())));
         hasher.rank()
     });
-    assert_eq!(ranks, [ranks[0]; 4]);
+    assert_eq!(ranks, [ranks[0]; 5]);
     ranks[0]
 }
 

@@ -154,7 +154,7 @@ fn itq(lab: &mut Lab<'_>, data: &str, source: &dyn Source) -> Result<()> {
                 sketch = Some(sketcher.finish());
             }
             let Some(sketch) = &sketch else { return Ok(Vec::new()) };
-            if sketch.default_rotation(bits) != Rotation::Itq {
+            if sketch.default_rotation(bits) != Rotation::Refined {
                 return Ok(Vec::new());
             }
             // The difference of two short times: the better of three of each.

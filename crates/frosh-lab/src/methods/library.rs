@@ -46,9 +46,14 @@ pub(crate) fn sketcher(task: &Task, method: Method, bits: usize, worker: u64) ->
     Ok(Sketcher::new(config)?)
 }
 
-/// How directions are turned.
+/// How directions are turned. Not refined by the sample: the paper's methods are compared by the directions that each
+/// has found itself.
 pub(crate) fn rotation(task: &Task, sketch: &Sketch, bits: usize) -> Rotation {
-    if task.no_rotation { Rotation::None } else { sketch.default_rotation(bits) }
+    match sketch.default_rotation(bits) {
+        _ if task.no_rotation => Rotation::None,
+        Rotation::Refined => Rotation::Itq,
+        other => other,
+    }
 }
 
 /// LSH: one mean serves all code lengths.
