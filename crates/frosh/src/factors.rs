@@ -1,16 +1,17 @@
 //! One byte beside each code that turns bits into an estimate of the true distance.
 //!
 //! **Equation** (after RaBitQ, adapted to learned directions). With u = W'(x - phi) of a row x and
-//! v = W'(y - phi) of a query y, kept as floats, S = sum_k sign(u_k) v_k and the gain
-//! g = |u|^2 / |u|_1:
+//! v = W'(y - phi) of a query y, kept as floats, S = sum_k sign(u_k) v_k, x' what the directions leave out of x - phi,
+//! and the gain g = |u|^2 / |u|_1 (1 + beta |x'| / |u|):
 //!
 //! ```text
 //! <x - phi, y - phi>  is about  g S
 //! |x - y|^2           is about  |x - phi|^2 + |y - phi|^2 - 2 g S
 //! ```
 //!
-//! The norm |x - phi| is that of the whole row: what the directions leave out counts with its length,
-//! and only its cross term, which is near zero on average, is lost.
+//! The norm |x - phi| is that of the whole row: what the directions leave out counts with its length. Of its cross
+//! term, which is near zero on average, beta is the part that near rows have on top of g S; the model learns it from its
+//! sample (`beyond.rs`).
 //!
 //! **Where we differ.** RaBitQ keeps two floats (8 bytes). Here one byte holds the norm on a logarithmic scale
 //! of 28 steps and the ratio g / norm on one of 9, which the model fixes from its sample of rows. That is
@@ -74,28 +75,41 @@ impl LogScale {
 /// The scales of both factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scales {
-    /// One byte for the norm, and the gain relative to it.
-    Joint { norm: LogScale, ratio: LogScale },
+    /// One byte for the norm, and the gain relative to it, which is made with `beyond` for beta.
+    Joint { norm: LogScale, ratio: LogScale, beyond: f64 },
     /// A byte each.
     Apart { norm: LogScale, gain: LogScale },
 }
 
 impl Scales {
     /// Scales that hold the factors of sampled rows; none without rows, or where all are the mean.
-    pub(crate) fn around(sample: &[Factors]) -> Option<Self> {
+    pub(crate) fn around(sample: &[Factors], beyond: f64) -> Option<Self> {
         Some(Scales::Joint {
             norm: LogScale::around(sample.iter().map(|f| f.norm))?,
             ratio: LogScale::around(sample.iter().map(|f| f.gain / f.norm))?,
+            beyond,
         })
     }
 
     /// Checks scales that were read from a file.
     pub(crate) fn checked(self) -> Result<Self> {
-        let (Scales::Joint { norm, ratio: other } | Scales::Apart { norm, gain: other }) = self;
-        if norm.is_possible() && other.is_possible() {
-            Ok(self)
-        } else {
-            Err(contradiction("the scales of the factors are not ranges of positive numbers"))
+        let (Scales::Joint { norm, ratio: other, .. } | Scales::Apart { norm, gain: other }) = self;
+        if !(norm.is_possible() && other.is_possible()) {
+            return Err(contradiction(
+                "the scales of the factors are not ranges of positive numbers",
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.beyond()) {
+            return Err(contradiction("what lies beyond the directions is no share"));
+        }
+        Ok(self)
+    }
+
+    /// Beta; models of an earlier time have none.
+    pub(crate) fn beyond(&self) -> f64 {
+        match self {
+            Scales::Joint { beyond, .. } => *beyond,
+            Scales::Apart { .. } => 0.0,
         }
     }
 
@@ -111,7 +125,7 @@ impl Scales {
     pub(crate) fn encode(&self, factors: Factors, out: &mut [u8]) {
         let Factors { norm: length, gain } = factors;
         match self {
-            Scales::Joint { norm, ratio } => {
+            Scales::Joint { norm, ratio, .. } => {
                 // At most 28 * 9, which a byte holds.
                 out[0] = if length > 0.0 {
                     let pair =
@@ -135,7 +149,7 @@ impl Scales {
             std::array::from_fn(|code| if code == 0 { 0.0 } else { value(code - 1) as f32 })
         };
         match self {
-            Scales::Joint { norm, ratio } => {
+            Scales::Joint { norm, ratio, .. } => {
                 // The last codes are never written; a file may hold them, and they are some number.
                 let length = |pair: usize| norm.value((pair / RATIOS).min(NORMS - 1), NORMS);
                 let gain = |pair: usize| length(pair) * ratio.value(pair % RATIOS, RATIOS);
@@ -172,14 +186,17 @@ pub(crate) struct Factors {
 
 impl Factors {
     /// From the centred row's squared length and its projections. `share` is 1 for orthonormal
-    /// directions, 1 / bits for LSH's.
-    pub(crate) fn new(square_norm: f64, projections: &[f32], share: f64) -> Self {
+    /// directions, 1 / bits for LSH's; `beyond` is beta.
+    pub(crate) fn new(square_norm: f64, projections: &[f32], share: f64, beyond: f64) -> Self {
         let (mut squares, mut magnitudes) = (0f64, 0f64);
         for u in projections {
             squares += f64::from(u * u);
             magnitudes += f64::from(u.abs());
         }
-        let gain = if magnitudes > 0.0 { share * squares / magnitudes } else { 0.0 };
+        let mut gain = if magnitudes > 0.0 { share * squares / magnitudes } else { 0.0 };
+        if beyond > 0.0 && squares > 0.0 {
+            gain *= 1.0 + beyond * (square_norm / squares - 1.0).max(0.0).sqrt();
+        }
         Self { norm: square_norm.sqrt(), gain }
     }
 }
@@ -235,7 +252,11 @@ mod tests {
         let ratio = LogScale { low: 0.1, high: 0.3 };
         let gain = LogScale { low: 0.05, high: 6.0 };
         let scales = [
-            (Scales::Joint { norm: SPREAD, ratio }, 40f64.ln() / 27.0, 3f64.ln() / 8.0),
+            (
+                Scales::Joint { norm: SPREAD, ratio, beyond: 0.2 },
+                40f64.ln() / 27.0,
+                3f64.ln() / 8.0,
+            ),
             (Scales::Apart { norm: SPREAD, gain }, 40f64.ln() / 254.0, 120f64.ln() / 254.0),
         ];
         for (scales, norm_step, gain_step) in scales {
@@ -265,7 +286,7 @@ mod tests {
             assert!((tables[0][usize::from(bytes[0])] - 20.0).abs() < 1e-4);
         }
         let wrong = LogScale { low: 2.0, high: 1.0 };
-        assert!(Scales::Joint { norm: SPREAD, ratio: wrong }.checked().is_err());
+        assert!(Scales::Joint { norm: SPREAD, ratio: wrong, beyond: 0.0 }.checked().is_err());
         assert!(Scales::Apart { norm: wrong, gain }.checked().is_err());
     }
 
@@ -273,10 +294,10 @@ mod tests {
     fn the_estimate_is_exact_where_the_row_is_the_query() {
         let u = [0.5f32, -2.0, 1.0, -0.25];
         let norm: f64 = u.iter().map(|x| f64::from(x * x)).sum();
-        let factors = Factors::new(norm, &u, 1.0);
+        let factors = Factors::new(norm, &u, 1.0, 0.0);
         let s: f32 = u.iter().map(|x| x.abs()).sum();
         assert!((2.0 * norm - 2.0 * factors.gain * f64::from(s)).abs() < 1e-6);
-        assert_eq!(Factors::new(0.0, &[0.0; 4], 1.0), Factors { norm: 0.0, gain: 0.0 });
+        assert_eq!(Factors::new(0.0, &[0.0; 4], 1.0, 0.5), Factors { norm: 0.0, gain: 0.0 });
     }
 
     #[test]

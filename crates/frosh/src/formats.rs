@@ -260,13 +260,16 @@ impl Saved for Hasher {
         file.fact("id", self.id());
         if let Some(scales) = self.scales() {
             let (norm, other, low, high) = match scales {
-                Scales::Joint { norm, ratio } => (norm, ratio, "ratio_low", "ratio_high"),
+                Scales::Joint { norm, ratio, .. } => (norm, ratio, "ratio_low", "ratio_high"),
                 Scales::Apart { norm, gain } => (norm, gain, "gain_low", "gain_high"),
             };
             file.fact("norm_low", norm.low);
             file.fact("norm_high", norm.high);
             file.fact(low, other.low);
             file.fact(high, other.high);
+            if scales.beyond() > 0.0 {
+                file.fact("beyond", scales.beyond());
+            }
         }
         file.f64s("mean", &[facts.dim], &self.mean);
         file.f32s("projection", &[facts.dim, facts.bits], &self.projection());
@@ -301,7 +304,14 @@ impl Saved for Hasher {
                 let norm = range("norm_low", "norm_high")?;
                 // Earlier models keep a byte for each factor.
                 let scales = match file.optional("gain_low") {
-                    None => Scales::Joint { norm, ratio: range("ratio_low", "ratio_high")? },
+                    None => Scales::Joint {
+                        norm,
+                        ratio: range("ratio_low", "ratio_high")?,
+                        beyond: match file.optional("beyond") {
+                            Some(_) => file.fact("beyond")?,
+                            None => 0.0,
+                        },
+                    },
                     Some(_) => Scales::Apart { norm, gain: range("gain_low", "gain_high")? },
                 };
                 Some(scales.checked()?)

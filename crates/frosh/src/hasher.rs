@@ -202,18 +202,9 @@ impl Sketch {
         let directions: Vec<f32> =
             (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
         drop(w);
-        let scales = self.scales(pool, bits, &directions);
+        let columns = MatRef::from_column_major_slice(&directions, self.dim, bits);
+        let scales = self.scales(pool, columns, share(self.method, bits));
         Ok(Hasher::assemble(facts, self.mean.clone(), directions, scales))
-    }
-
-    /// Scales that hold the factors of the sampled rows; none where there is no sample.
-    fn scales(&self, pool: &Pool, bits: usize, directions: &[f32]) -> Option<Scales> {
-        let zero = vec![0f32; self.dim];
-        let share = share(self.method, bits);
-        let w = MatRef::from_column_major_slice(directions, self.dim, bits);
-        Scales::around(&self.project_sample(pool, w, |row, projections| {
-            Factors::new(factors::square_norm(row, &zero), projections, share)
-        }))
     }
 
     fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
@@ -253,7 +244,8 @@ impl Sketch {
                 if rotation == Rotation::Refined {
                     (v, sample) = self.refined(pool, v.as_ref(), values);
                 } else {
-                    sample = self.sample_along(pool, linalg::single(v.as_ref()).as_ref());
+                    let v = linalg::single(v.as_ref());
+                    sample = self.sample_along(pool, usize::MAX, v.as_ref());
                 }
                 pool.install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
@@ -293,8 +285,11 @@ impl Hasher {
         hash.update(&file::little_endian(&directions));
         if let Some(scales) = scales {
             let (norm, other) = match scales {
-                Scales::Joint { norm, ratio } => {
+                Scales::Joint { norm, ratio, beyond } => {
                     hash.update(b"joint");
+                    if beyond > 0.0 {
+                        hash.update(&beyond.to_le_bytes());
+                    }
                     (norm, ratio)
                 }
                 Scales::Apart { norm, gain } => (norm, gain),
@@ -397,9 +392,9 @@ impl Hasher {
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
         let width = scales.bytes();
         let mut beside = vec![0u8; rows.len() * width];
-        let share = share(self.facts.method, self.facts.bits);
+        let (share, beyond) = (share(self.facts.method, self.facts.bits), scales.beyond());
         let work = |norm, projections: &[f32], out: &mut [u8]| {
-            scales.encode(Factors::new(norm, projections, share), out);
+            scales.encode(Factors::new(norm, projections, share, beyond), out);
         };
         self.each_block(pool, rows, &mut data, &mut beside, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);

@@ -34,6 +34,7 @@
 
 #![deny(missing_docs)]
 
+mod beyond;
 mod blocks;
 mod bytes;
 mod centering;

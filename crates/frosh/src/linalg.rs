@@ -45,6 +45,13 @@ pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
     q
 }
 
+/// The product, on one thread.
+pub(crate) fn product<T: faer::traits::ComplexField>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> Mat<T> {
+    let mut out = Mat::zeros(a.nrows(), b.ncols());
+    matmul(out.as_mut(), Accum::Replace, a, b, faer::traits::math_utils::one(), Par::Seq);
+    out
+}
+
 /// The same in single precision.
 pub(crate) fn single(a: MatRef<'_, f64>) -> Mat<f32> {
     Mat::from_fn(a.nrows(), a.ncols(), |i, j| a[(i, j)] as f32)

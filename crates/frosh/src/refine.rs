@@ -20,7 +20,7 @@
 //! and an eigenproblem of size 2r.
 
 use crate::frequent_directions::square_norm;
-use crate::linalg::{self, single};
+use crate::linalg::{self, product, single};
 use crate::pool::Pool;
 use crate::sketch::Sketch;
 use faer::linalg::matmul::matmul;
@@ -40,9 +40,9 @@ impl Sketch {
         old: MatRef<'_, f64>,
         values: &[f64],
     ) -> (Mat<f64>, Mat<f32>) {
-        let along_old = self.sample_along(pool, single(old).as_ref());
+        let along_old = self.sample_along(pool, usize::MAX, single(old).as_ref());
         let new = self.outside(pool, old, along_old.as_ref());
-        let along_new = self.sample_along(pool, single(new.as_ref()).as_ref());
+        let along_new = self.sample_along(pool, usize::MAX, single(new.as_ref()).as_ref());
         let (r, both) = (old.ncols(), old.ncols() + new.ncols());
 
         // M between these directions; of a sum of products, the lower triangle is enough.
@@ -64,7 +64,7 @@ impl Sketch {
             moments[(j, j)] += value / rows;
         }
         let kept = self.sketch_along(new.as_ref());
-        let kept = kept.transpose() * &kept;
+        let kept = product(kept.transpose(), kept.as_ref());
         for j in 0..new.ncols() {
             for i in 0..new.ncols() {
                 moments[(r + i, r + j)] += kept[(i, j)] / rows;
@@ -108,13 +108,13 @@ impl Sketch {
         let whole = moved.squared_norm_l2();
         // Twice: of what is nearly all inside, once leaves more than rounding.
         for _ in 0..2 {
-            let inside = v.transpose() * &moved;
+            let inside = product(v.transpose(), moved.as_ref());
             matmul(moved.as_mut(), Accum::Add, v, inside.as_ref(), -1.0, Par::Seq);
         }
-        let (squares, turn) = linalg::eigen((moved.transpose() * &moved).as_ref());
+        let (squares, turn) = linalg::eigen(product(moved.transpose(), moved.as_ref()).as_ref());
         let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * whole).count();
         let scaled = Mat::from_fn(r, kept, |i, j| turn[(i, j)] / squares[j].sqrt());
-        linalg::thin_q(moved * scaled)
+        linalg::thin_q(product(moved.as_ref(), scaled.as_ref()))
     }
 
     /// B times these directions.

@@ -128,14 +128,16 @@ impl Reservoir {
         out.iter_mut().zip(shift).for_each(|(x, s)| *x = *x * scale - s);
     }
 
-    /// What `work` makes of all rows in the order of keys, relative to `centre`, [`TOGETHER`] at a time.
+    /// What `work` makes of the first `most` rows in the order of keys, relative to `centre`, [`TOGETHER`] at a time.
     pub(crate) fn map_parts<T: Send>(
         &self,
         pool: &Pool,
         centre: &[f64],
+        most: usize,
         work: impl Fn(&[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let (shift, sorted) = (self.shift(centre), self.sorted());
+        let (shift, mut sorted) = (self.shift(centre), self.sorted());
+        sorted.truncate(most);
         let mut out: Vec<Option<T>> = sorted.chunks(TOGETHER).map(|_| None).collect();
         // A few tasks, so that their buffers are made seldom.
         let share = out.len().div_ceil(4 * pool.threads()).max(1);
@@ -149,7 +151,7 @@ impl Reservoir {
         out.into_iter().flatten().collect()
     }
 
-    /// Shows the same parts one after the other, each with the number of its first row.
+    /// Shows parts of all rows one after the other, each with the number of its first row.
     pub(crate) fn each_part(&self, centre: &[f64], mut work: impl FnMut(usize, &[f32])) {
         let (shift, sorted) = (self.shift(centre), self.sorted());
         let mut rows = vec![0f32; TOGETHER.min(sorted.len()) * self.dim];
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     fn rows(reservoir: &Reservoir, centre: &[f64]) -> Vec<f32> {
-        reservoir.map_parts(&Pool::ONE, centre, <[f32]>::to_vec).concat()
+        reservoir.map_parts(&Pool::ONE, centre, usize::MAX, <[f32]>::to_vec).concat()
     }
     use crate::random::priority;
 

@@ -156,7 +156,7 @@ impl Sketch {
         let (mut total, mut shares) = (0f64, vec![0f64; most]);
         let squares = |along: &[f32]| along.iter().map(|x| x * x).collect::<Vec<f32>>();
         let work = |row: &[f32], along: &[f32]| (square_norm(row), squares(along));
-        for (square, along) in self.project_sample(pool, vectors.as_ref(), work) {
+        for (square, along) in self.project_sample(pool, usize::MAX, vectors.as_ref(), work) {
             total += square;
             shares.iter_mut().zip(along).for_each(|(s, x)| *s += f64::from(x));
         }
@@ -164,14 +164,16 @@ impl Sketch {
         Some(ks.iter().map(|k| if total > 0.0 { share(*k) } else { 0.0 }).collect())
     }
 
-    /// What `work` makes of each sampled row less the mean, and of its products with the columns of `w`.
+    /// What `work` makes of each of the first `most` sampled rows less the mean, and of its products with the columns
+    /// of `w`.
     pub(crate) fn project_sample<T: Send>(
         &self,
         pool: &Pool,
+        most: usize,
         w: MatRef<'_, f32>,
         work: impl Fn(&[f32], &[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let parts = self.reservoir.map_parts(pool, &self.mean, |rows| {
+        let parts = self.reservoir.map_parts(pool, &self.mean, most, |rows| {
             let products = products(w, rows);
             let pairs = rows.chunks_exact(w.nrows()).zip(products.chunks_exact(w.ncols()));
             pairs.map(|(row, products)| work(row, products)).collect::<Vec<T>>()
@@ -179,11 +181,11 @@ impl Sketch {
         parts.into_iter().flatten().collect()
     }
 
-    /// The products of the sampled rows, less the mean, with the columns of `w`: a row for each.
-    pub(crate) fn sample_along(&self, pool: &Pool, w: MatRef<'_, f32>) -> Mat<f32> {
-        let parts = self.reservoir.map_parts(pool, &self.mean, |rows| products(w, rows));
-        let all = parts.concat();
-        MatRef::from_row_major_slice(&all, self.reservoir.len(), w.ncols()).to_owned()
+    /// The products of the first `most` sampled rows, less the mean, with the columns of `w`: a row for each.
+    pub(crate) fn sample_along(&self, pool: &Pool, most: usize, w: MatRef<'_, f32>) -> Mat<f32> {
+        let parts = self.reservoir.map_parts(pool, &self.mean, most, |rows| products(w, rows));
+        let (all, rows) = (parts.concat(), self.reservoir.len().min(most));
+        MatRef::from_row_major_slice(&all, rows, w.ncols()).to_owned()
     }
 
     /// One sketch of all the rows that the given sketches have seen (DFROSH).
