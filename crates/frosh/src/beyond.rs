@@ -1,4 +1,4 @@
-//! What a model needs to know for the [`factors`](crate::factors) of rows, from the sample: their scales, and how much of
+//! What a model needs to know for the [`factors`] of rows, from the sample: their scales, and how much of
 //! the cross term lies beyond the directions.
 //!
 //! **Equation.** With x' and y' what the directions leave out of two centred rows, the cross term <x', y'> is near zero on
