@@ -27,7 +27,7 @@ impl Best {
     pub(super) fn new(k: usize, bits: usize, limit: u32) -> Self {
         let limit = if k == 0 { 0 } else { limit.min(bits as u32 + 1) };
         let counts = vec![0; limit as usize + 1];
-        Self { k, limit, within: 0, counts, kept: Vec::new(), full: 4 * k.max(16) }
+        Self { k, limit, within: 0, counts, kept: Vec::new(), full: k.max(16).saturating_mul(4) }
     }
 
     pub(super) fn limit(&self) -> u32 {
