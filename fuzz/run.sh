@@ -12,11 +12,13 @@ export RUSTC_BOOTSTRAP=1
 # What fuzzing finds goes here, not to the seeds.
 scratch=${FROSH_FUZZ_CORPUS:-${TMPDIR:-/tmp}/frosh-fuzz}
 
+# Readers are threads of their own and are not joined, so that leaks cannot be told, at the end neither.
+export ASAN_OPTIONS=detect_leaks=0
+
 cargo fuzz build --release
 failed=
 for target in "$@"; do
     mkdir -p "$scratch/$target"
-    # Readers are threads of their own and are not joined, so that leaks cannot be told.
     cargo fuzz run --release "$target" "$scratch/$target" "fuzz/corpus/$target" -- \
         -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=10 -max_len=16384 \
         -detect_leaks=0 -print_final_stats=1 || failed="$failed $target"
