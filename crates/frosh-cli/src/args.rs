@@ -123,14 +123,14 @@ pub(crate) struct Learning {
     #[arg(long, default_value_t = Metric::L2, value_name = "NAME", ignore_case = true,
           value_parser = names::<Metric>(&["l2", "cosine"]))]
     pub(crate) metric: Metric,
-    /// Rows of the sketch: even, at least twice the bits, which is the default of `train`. More is slower, and more
-    /// accurate where all directions matter: four times the bits for text embeddings in few bytes
+    /// Rows of the sketch: even, at least twice the bits, which is the default of `train`. More is slower, and a little
+    /// more accurate where many directions matter, as in text embeddings
     #[arg(long, value_name = "N")]
     pub(crate) sketch_rows: Option<usize>,
     /// Rows that are compressed together: a power of two
     #[arg(long, value_name = "N")]
     pub(crate) block_rows: Option<usize>,
-    /// Rows sampled for the refined and itq rotations; 0 for none
+    /// Rows sampled for the refined and itq rotations and for estimated distances; 0 for none
     #[arg(long, default_value_t = 4096, value_name = "N")]
     pub(crate) reservoir: usize,
     /// Seed of all randomness: the same seed and rows give the same file
