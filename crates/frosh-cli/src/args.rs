@@ -117,11 +117,11 @@ impl Reading {
 pub(crate) struct Learning {
     /// The algorithm: frosh-sparse has fewer operations, osh no compression (slow), lsh random directions
     #[arg(long, default_value_t = Method::Frosh, value_name = "NAME", ignore_case = true,
-          value_parser = names::<Method>(&["frosh", "frosh-sparse", "osh", "lsh"]))]
+          value_parser = names::<Method>(Method::NAMES))]
     pub(crate) method: Method,
     /// How vectors are compared
     #[arg(long, default_value_t = Metric::L2, value_name = "NAME", ignore_case = true,
-          value_parser = names::<Metric>(&["l2", "cosine"]))]
+          value_parser = names::<Metric>(Metric::NAMES))]
     pub(crate) metric: Metric,
     /// Rows of the sketch: even, at least twice the bits, which is the default of `train`. More is slower, and a little
     /// more accurate where many directions matter, as in text embeddings
@@ -158,7 +158,7 @@ pub(crate) struct Fitting {
     /// How directions are turned before signs are taken; by default refined (itq, of directions that the sampled rows
     /// have improved) where the sample is large enough, else random
     #[arg(long, value_name = "NAME", ignore_case = true,
-          value_parser = names::<Rotation>(&["none", "random", "isotropic", "itq", "refined"]))]
+          value_parser = names::<Rotation>(Rotation::NAMES))]
     pub(crate) rotation: Option<Rotation>,
 }
 

@@ -81,8 +81,8 @@ impl Sketch {
 
 /// A row's squared length, its plain gain, and |x'| / |u|.
 fn parts(square: f64, along: &[f32]) -> (f64, f64, f64) {
-    let [plain, whole] = [0.0, 1.0].map(|beyond| Factors::new(square, along, 1.0, beyond).gain);
-    (square, plain, if plain > 0.0 { whole / plain - 1.0 } else { 0.0 })
+    let squares = along.iter().map(|u| f64::from(u * u)).sum();
+    (square, Factors::new(square, along, 1.0, 0.0).gain, factors::left_out(square, squares))
 }
 
 #[cfg(test)]

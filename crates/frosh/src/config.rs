@@ -115,7 +115,8 @@ impl Config {
         self
     }
 
-    /// Rows to sample for the ITQ and refined rotations: 4,096 by default, 0 for none, at most 32 MB of them.
+    /// Rows to sample for the ITQ and refined rotations and for estimated distances: 4,096 by default, 0 for none, at
+    /// most 32 MB of them.
     pub fn reservoir_rows(mut self, rows: usize) -> Self {
         self.reservoir_rows = rows;
         self

@@ -194,11 +194,16 @@ impl Factors {
             magnitudes += f64::from(u.abs());
         }
         let mut gain = if magnitudes > 0.0 { share * squares / magnitudes } else { 0.0 };
-        if beyond > 0.0 && squares > 0.0 {
-            gain *= 1.0 + beyond * (square_norm / squares - 1.0).max(0.0).sqrt();
+        if beyond > 0.0 {
+            gain *= 1.0 + beyond * left_out(square_norm, squares);
         }
         Self { norm: square_norm.sqrt(), gain }
     }
+}
+
+/// |x'| / |u|, from the squared lengths of the centred row and of its projections.
+pub(crate) fn left_out(square_norm: f64, squares: f64) -> f64 {
+    if squares > 0.0 { (square_norm / squares - 1.0).max(0.0).sqrt() } else { 0.0 }
 }
 
 /// The error for codes or models without factors.
@@ -288,6 +293,9 @@ mod tests {
         let wrong = LogScale { low: 2.0, high: 1.0 };
         assert!(Scales::Joint { norm: SPREAD, ratio: wrong, beyond: 0.0 }.checked().is_err());
         assert!(Scales::Apart { norm: wrong, gain }.checked().is_err());
+        for beyond in [-0.1, 1.1, f64::NAN] {
+            assert!(Scales::Joint { norm: SPREAD, ratio, beyond }.checked().is_err());
+        }
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Enums that have a name in files and on the command line.
 
-/// Gives an enum `as_str`, `Display` and `FromStr` from one list of names.
+/// Gives an enum `NAMES`, `as_str`, `Display` and `FromStr` from one list of names.
 macro_rules! names {
     ($t:ident, $what:literal, $($variant:ident => $name:literal),+) => {
         impl $t {
+            /// All names there are.
+            pub const NAMES: &[&str] = &[$($name),+];
+
             /// The name, in files and on the command line.
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -27,7 +30,7 @@ macro_rules! names {
                     _ => Err($crate::Error::Name {
                         what: $what,
                         got: name.to_owned(),
-                        known: &[$($name),+],
+                        known: $t::NAMES,
                     }),
                 }
             }

@@ -121,8 +121,7 @@ impl Sketch {
     fn sketch_along(&self, w: MatRef<'_, f64>) -> Mat<f64> {
         let n = self.sketched().len() / self.dim;
         let rows = MatRef::from_row_major_slice(self.sketched(), n, self.dim);
-        let mut along = Mat::<f32>::zeros(n, w.ncols());
-        matmul(along.as_mut(), Accum::Replace, rows, single(w).as_ref(), 1.0, Par::Seq);
+        let along = product(rows, single(w).as_ref());
         Mat::from_fn(n, w.ncols(), |i, j| f64::from(along[(i, j)]))
     }
 }
@@ -185,8 +184,7 @@ mod tests {
                 inside[(i, j)] / 2000.0 + lost * sample[(i, j)] / x.nrows() as f64
             });
             let step = &m * &principal.vectors;
-            let both = 2 * r.min(d - r);
-            let span = Mat::from_fn(d, r + both / 2, |i, j| {
+            let span = Mat::from_fn(d, r + r.min(d - r), |i, j| {
                 if j < r { principal.vectors[(i, j)] } else { step[(i, j - r)] }
             });
             let span = linalg::thin_q(span);

@@ -1,5 +1,5 @@
-//! A uniform sample of the rows seen, for what needs points and not only a Gram matrix: the ITQ
-//! rotation now, estimates of quality later. Not in the paper.
+//! A uniform sample of the rows seen, for what needs points and not only a Gram matrix: the ITQ and refined
+//! rotations, the factors of estimated distances, the energy captured. Not in the paper.
 //!
 //! Every row has a priority key, a hash of (seed, worker, row number); the sample is the rows with the
 //! smallest keys. So it does not depend on batches, and the smallest keys of two samples together are

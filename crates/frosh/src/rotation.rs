@@ -9,6 +9,7 @@
 //! random      R is Haar distributed
 //! isotropic   all diagonal entries of R' diag(lambda) R are equal
 //! itq         min ||B - V R||_F over orthogonal R and sign matrices B
+//! refined     itq, after the directions themselves were improved (`refine.rs`)
 //! ```
 //!
 //! Where we differ: isotropic hashing uses the finite Givens method, exact after at
@@ -259,14 +260,8 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for rotation in [
-            Rotation::None,
-            Rotation::Random,
-            Rotation::Isotropic,
-            Rotation::Itq,
-            Rotation::Refined,
-        ] {
-            assert_eq!(rotation.as_str().parse::<Rotation>().unwrap(), rotation);
+        for name in Rotation::NAMES {
+            assert_eq!(name.parse::<Rotation>().unwrap().as_str(), *name);
         }
         let error = "ITQ".parse::<Rotation>().unwrap_err().to_string();
         assert_eq!(

@@ -176,11 +176,10 @@ fn directions_span_the_planted_subspace() {
 #[test]
 fn directions_are_orthonormal() {
     let data = planted(4000, 96, 20, 10.0, 4);
-    let rotations =
-        [Rotation::None, Rotation::Random, Rotation::Isotropic, Rotation::Itq, Rotation::Refined];
+    let rotations: Vec<Rotation> = Rotation::NAMES.iter().map(|n| n.parse().unwrap()).collect();
     for method in LEARNERS {
         let sketch = learn(Config::new(96).method(method).sketch_rows(128), 96, &data.rows);
-        for (rotation, bits) in rotations.into_iter().flat_map(|r| [(r, 7), (r, 64)]) {
+        for (rotation, bits) in rotations.iter().flat_map(|r| [(*r, 7), (*r, 64)]) {
             let hasher = sketch.hasher_with(bits, rotation).unwrap();
             let w = |k| hasher.direction(k).iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
             for (i, j) in (0..bits).flat_map(|i| (0..=i).map(move |j| (i, j))) {

@@ -36,7 +36,7 @@ pub(crate) struct Calibrate {
     most: u32,
     /// How codes are put in order; by default every way that the model can
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", ignore_case = true,
-          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+          value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Vec<Ranking>,
     #[command(flatten)]
     ground: GroundArgs,

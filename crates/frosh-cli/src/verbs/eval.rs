@@ -40,7 +40,7 @@ pub(crate) struct Eval {
     k: Vec<u32>,
     /// How codes are put in order; by default every way that the model can
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", ignore_case = true,
-          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+          value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Vec<Ranking>,
     /// Candidates for each neighbour wanted, for recall after re-ranking
     #[arg(long, default_value_t = 4, value_name = "N",

@@ -31,7 +31,7 @@ pub(crate) struct Search {
     codes: PathBuf,
     /// How codes are put in order: asymmetric has float queries, estimated needs codes with factors too
     #[arg(long, default_value_t = Ranking::Hamming, value_name = "NAME", ignore_case = true,
-          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+          value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Ranking,
     /// The vectors that were encoded: look up the best candidates there and put them in exact order
     #[arg(long, num_args = 1.., value_name = "DATA", conflicts_with = "radius")]

@@ -54,6 +54,13 @@ unsafe fn sums(counts: __m256i) -> __m256i {
     unsafe { _mm256_sad_epu8(counts, _mm256_setzero_si256()) }
 }
 
+/// The sums of neighbouring words, byte by byte: those of `a` and of `b` in turns.
+#[inline(always)]
+unsafe fn pairs(a: __m256i, b: __m256i) -> __m256i {
+    // SAFETY: the caller has AVX2.
+    unsafe { _mm256_add_epi8(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)) }
+}
+
 /// Rows of 8 bytes.
 #[derive(Clone, Copy)]
 struct Rows8(__m256i);
@@ -86,9 +93,7 @@ impl Four for Rows16 {
         // SAFETY: the caller points at four rows, 64 bytes.
         unsafe {
             // Both halves of each row are added as bytes first, so that one sum across bytes does for four rows.
-            let (a, b) = (differing(self.0, at), differing(self.0, at.add(32)));
-            let halves = [_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b)];
-            let four = sums(_mm256_add_epi8(halves[0], halves[1]));
+            let four = sums(pairs(differing(self.0, at), differing(self.0, at.add(32))));
             _mm256_permute4x64_epi64::<0b11_01_10_00>(four)
         }
     }
@@ -99,9 +104,7 @@ impl Four for Rows16 {
 unsafe fn fold(rows: [__m256i; 4]) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe {
-        let halves =
-            |a, b| _mm256_add_epi8(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
-        let (ab, cd) = (halves(rows[0], rows[1]), halves(rows[2], rows[3]));
+        let (ab, cd) = (pairs(rows[0], rows[1]), pairs(rows[2], rows[3]));
         let low = _mm256_permute2x128_si256::<0x20>(ab, cd);
         _mm256_add_epi8(low, _mm256_permute2x128_si256::<0x31>(ab, cd))
     }

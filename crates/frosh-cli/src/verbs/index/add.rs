@@ -31,7 +31,7 @@ pub(super) struct Build {
     no_factors: bool,
     /// Keep the vectors too, so that what is found can be put in exact order
     #[arg(long, value_name = "TYPE", ignore_case = true,
-          value_parser = names::<StoredVectors>(&["f32", "f16"]))]
+          value_parser = names::<StoredVectors>(StoredVectors::NAMES))]
     vectors: Option<StoredVectors>,
     #[command(flatten)]
     input: Input,

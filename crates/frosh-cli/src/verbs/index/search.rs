@@ -23,7 +23,7 @@ pub(super) struct IndexSearch {
     index: PathBuf,
     /// How codes are put in order; by default estimated, or asymmetric where the index has no factors
     #[arg(long, value_name = "NAME", ignore_case = true,
-          value_parser = names::<Ranking>(&["hamming", "asymmetric", "estimated"]))]
+          value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Option<Ranking>,
     /// Where vectors are kept: candidates for each neighbour wanted; 0 leaves the order of the codes
     #[arg(long, default_value_t = 4, value_name = "N", conflicts_with = "radius")]
