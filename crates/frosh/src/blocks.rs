@@ -65,6 +65,7 @@ pub(crate) fn take(
     let [place, _] = places;
     block.acc = place.into_inner().unwrap_or_else(PoisonError::into_inner).0.acc;
     block.clear();
+    block.begin(centering.before);
     joined
 }
 

@@ -90,8 +90,11 @@ impl Config {
         self
     }
 
-    /// Rows m of a block that is compressed at once: a power of two, at least half the sketch rows.
-    /// The default balances the cost of the two stages.
+    /// Rows m of a block that is compressed at once: a power of two, at least half the sketch rows. Every block then
+    /// has this size, as in the paper.
+    ///
+    /// Without it the size balances the cost of the two stages, and the first blocks are smaller: a block has at most an
+    /// eighth of the rows before it, so that streams of few rows lose nothing by it.
     pub fn block_rows(mut self, rows: usize) -> Self {
         self.block_rows = Some(rows);
         self
@@ -140,7 +143,7 @@ impl Config {
         1 << (target.log2().round() as u32).min(30)
     }
 
-    /// The block size that will be used: the one set, or the default.
+    /// The block size that will be used, after the first rows: the one set, or the default.
     pub fn resolved_block_rows(&self) -> Result<usize> {
         self.check_sizes()?;
         let q = self.sketch_rows / 2;

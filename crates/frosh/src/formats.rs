@@ -8,14 +8,14 @@
 //! | `frosh-codes` | `codes` (U8, rows x bytes), the id of their hasher, and maybe `factors` (U8, rows x 1; x 2 by earlier models) |
 
 use crate::codes::{Codes, HasherId};
-use crate::config::{Config, MAX_DIM, MAX_SKETCH_ROWS};
+use crate::config::{Config, MAX_DIM, MAX_SKETCH_ROWS, Method};
 use crate::error::Result;
 use crate::factors::{self, Beside, LogScale, Scales};
 use crate::file::{Reader, Saved, Writer, contradiction, saved};
 use crate::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::hasher::{Facts, Hasher};
 use crate::reservoir::{self, Reservoir};
-use crate::sketch::Sketch;
+use crate::sketch::{MAX_ROWS, Sketch};
 use crate::sketcher::Sketcher;
 
 saved!(Sketcher);
@@ -111,10 +111,10 @@ fn read_dim(file: &Reader<'_>) -> Result<usize> {
     Ok(dim)
 }
 
-/// Rows seen: so many that counts cannot overflow are nobody's.
+/// Rows seen; more than [`MAX_ROWS`] are rejected so that sums cannot overflow.
 fn read_rows(file: &Reader<'_>) -> Result<u64> {
     let rows: u64 = file.fact("rows")?;
-    if rows > 1 << 62 { Err(contradiction(&format!("{rows} rows"))) } else { Ok(rows) }
+    if rows > MAX_ROWS { Err(contradiction(&format!("{rows} rows"))) } else { Ok(rows) }
 }
 
 impl Saved for Sketch {
@@ -127,6 +127,7 @@ impl Saved for Sketch {
         file.fact("seed", self.seed);
         file.fact("block_rows", self.block_rows);
         file.fact("rows", self.rows);
+        file.fact("compressed", self.compressed);
         file.u64s("workers", &self.workers);
         file.f64s("mean", &[self.dim], &self.mean);
         write_directions(file, self.dim, &self.directions);
@@ -135,13 +136,19 @@ impl Saved for Sketch {
 
     fn read(file: &Reader<'_>) -> Result<Self> {
         let dim = read_dim(file)?;
+        let method: Method = file.fact("method")?;
         Ok(Self {
             dim,
-            method: file.fact("method")?,
+            method,
             metric: file.fact("metric")?,
             seed: file.fact("seed")?,
             block_rows: file.fact("block_rows")?,
             rows: read_rows(file)?,
+            compressed: match file.optional("compressed") {
+                Some(_) => file.fact("compressed")?,
+                // Earlier files do not say it: there, every FROSH sketch counts as compressed.
+                None => matches!(method, Method::Frosh | Method::FroshSparse),
+            },
             workers: file.u64s("workers")?,
             mean: file.f64s("mean", &[Some(dim)])?,
             directions: read_directions(file, dim)?,
@@ -175,6 +182,9 @@ impl Saved for Sketcher {
         file.f32s("waiting", &[self.waiting, dim], &self.buffer[..self.waiting * dim]);
         if let Some(block) = &self.block {
             file.fact("trial", block.trial);
+            if block.grows {
+                file.fact("growing_blocks", true);
+            }
             file.fact("sub_blocks", block.done);
             let acc = if block.done > 0 { &block.acc[..] } else { &[] };
             file.f32s("accumulator", &[acc.len() / dim, dim], acc);
@@ -219,10 +229,16 @@ impl Saved for Sketcher {
         if let Some(block) = &mut sketcher.block {
             block.trial = file.fact("trial")?;
             block.done = file.fact("sub_blocks")?;
+            // Streams of before blocks grew, and those of a fixed block size, do not say so.
+            block.grows = file.optional("growing_blocks").is_some();
+            block.begin(sketcher.centering.before);
             let rows = if block.done > 0 { block.q } else { 0 };
             block.acc = file.f32s("accumulator", &[Some(rows), Some(dim)])?;
             block.tally = file.i64s("tally", block.q)?;
-            if block.done >= block.m / block.p || block.trial > u64::MAX >> 32 {
+            if block.done >= (block.m / block.p).max(1)
+                || (block.plain && block.done > 0)
+                || block.trial > u64::MAX >> 32
+            {
                 return Err(contradiction("more sub-blocks than a block has"));
             }
             absorbed = (block.done * block.p) as u64;

@@ -162,7 +162,7 @@ pub(crate) fn priority(seed: u64, worker: u64, row: u64) -> u64 {
 /// SplitMix64's finaliser, a bijection in which every input bit moves every output
 /// bit with probability near one half.
 #[inline]
-fn mix(mut z: u64) -> u64 {
+pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ z >> 31

@@ -95,6 +95,9 @@ impl Sketch {
     /// Orthonormal columns that span what C V has outside of V; fewer than V where that is rounding.
     fn outside(&self, pool: &Pool, v: MatRef<'_, f64>, along: MatRef<'_, f32>) -> Mat<f64> {
         let (d, r) = v.shape();
+        // Only the span counts, so a power of two keeps products of huge or tiny rows inside single precision.
+        let unit = 2f32.powi(-(along.norm_max().max(f32::MIN_POSITIVE).log2() as i32));
+        let along = along * faer::Scale(unit);
         let mut moved = Mat::<f32>::zeros(d, r);
         self.reservoir.each_part(&self.mean, |first, rows| {
             let rows = MatRef::from_column_major_slice(rows, d, rows.len() / d);

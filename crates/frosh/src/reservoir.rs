@@ -73,31 +73,37 @@ impl Reservoir {
         if self.capacity == 0 {
             return;
         }
-        // Which row of the offer a slot is waiting for.
-        let mut wanted: Vec<Option<usize>> = vec![None; self.len()];
+        // Slots with the row of the offer that they want. A slot may change its mind: then the later entry counts.
+        let mut wanted: Vec<(u32, usize)> = Vec::new();
         let mut top = self.heap.peek().map_or(0, |top| top.0);
         for (i, key) in keys.enumerate() {
             if self.len() < self.capacity {
-                self.heap.push((key, wanted.len() as u32));
-                wanted.push(Some(i));
+                let slot = self.len() as u32;
+                self.heap.push((key, slot));
+                wanted.push((slot, i));
             } else if key < top {
                 if let Some(mut largest) = self.heap.peek_mut() {
                     largest.0 = key;
-                    wanted[largest.1 as usize] = Some(i);
+                    wanted.push((largest.1, i));
                 }
             } else {
                 continue;
             }
             top = self.heap.peek().map_or(0, |top| top.0);
         }
+        if wanted.is_empty() {
+            return;
+        }
+        wanted.sort_by_key(|(slot, _)| *slot);
+        let slots = self.len();
         self.data.reserve_exact(self.capacity * self.dim - self.data.len());
-        self.data.resize(wanted.len() * self.dim, f16::ZERO);
-        self.scales.resize(wanted.len(), 0.0);
+        self.data.resize(slots * self.dim, f16::ZERO);
+        self.scales.resize(slots, 0.0);
         let mut row = vec![0f32; self.dim];
-        for (slot, i) in wanted.into_iter().enumerate() {
-            if let Some(i) = i {
-                load(i, &mut row);
-                self.store(slot, &mut row);
+        for same in wanted.chunk_by(|a, b| a.0 == b.0) {
+            if let Some((slot, i)) = same.last() {
+                load(*i, &mut row);
+                self.store(*slot as usize, &mut row);
             }
         }
     }

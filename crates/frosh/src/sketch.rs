@@ -25,6 +25,9 @@ use crate::rows::Metric;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
 
+/// Most rows that a sketch may say it has seen, so that sums of row counts cannot overflow.
+pub(crate) const MAX_ROWS: u64 = 1 << 62;
+
 /// A finished sketch: what was learned from a stream, or from several. It merges (this is DFROSH), saves,
 /// makes hashers, and says how far it can be from the data.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct Sketch {
     pub(crate) workers: Vec<u64>,
     pub(crate) block_rows: usize,
     pub(crate) rows: u64,
+    /// Whether any rows went through the compression stage.
+    pub(crate) compressed: bool,
     pub(crate) mean: Vec<f64>,
     pub(crate) directions: FrequentDirections,
     pub(crate) reservoir: Reservoir,
@@ -133,7 +138,7 @@ impl Sketch {
         Certificate {
             removed: self.directions.removed(),
             mass: self.directions.inserted(),
-            compressed: matches!(self.method, Method::Frosh | Method::FroshSparse),
+            compressed: self.compressed,
         }
     }
 
@@ -204,6 +209,11 @@ impl Sketch {
         for other in others {
             first.check_like(other)?;
         }
+        let rows = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.rows));
+        if rows.is_none_or(|rows| rows > MAX_ROWS) {
+            let why = format!("together the sketches have seen more than {MAX_ROWS} rows");
+            return Err(Error::setting("sketches", parts.len(), why));
+        }
         let capacity = parts.iter().map(|p| p.sketch_rows()).min().unwrap_or(2);
         let mut merged = (*first).clone();
         if capacity < first.sketch_rows() {
@@ -221,6 +231,7 @@ impl Sketch {
                 *phi += share * (mu - *phi);
             }
             merged.rows += other.rows;
+            merged.compressed |= other.compressed;
             merged.workers.extend(&other.workers);
             merged.workers.sort_unstable();
             merged.reservoir.merge(&other.reservoir);
@@ -346,7 +357,22 @@ fn fix_sign(column: ColMut<'_, f64>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Method, Pool, Rows, Sketcher};
+    use super::MAX_ROWS;
+    use crate::{Config, Method, Pool, Rows, Sketch, Sketcher};
+
+    #[test]
+    fn more_rows_than_can_be_counted_are_refused() {
+        let mut sketcher = Sketcher::new(Config::new(3)).unwrap();
+        sketcher.push(Rows::new(&[1f32, 2.0, 3.0, 4.0, 5.0, 7.0], 3).unwrap()).unwrap();
+        let mut sketch = sketcher.finish();
+        sketch.rows = MAX_ROWS / 4;
+        let merged = Sketch::merge([&sketch; 4]).unwrap();
+        assert_eq!(merged.rows(), MAX_ROWS);
+        for many in [5, 40] {
+            let error = Sketch::merge(vec![&sketch; many]).unwrap_err().to_string();
+            assert!(error.contains(&MAX_ROWS.to_string()), "{error}");
+        }
+    }
 
     #[test]
     fn directions_are_orthonormal_before_they_are_rounded() {

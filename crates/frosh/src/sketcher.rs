@@ -4,7 +4,8 @@
 //! OSH are this one pipeline with the compression stage on or off; LSH keeps only the mean.
 //!
 //! **Where we differ.** Blocks begin at fixed row numbers, not where batches end, so the cut into
-//! batches changes nothing. A sub-block is compressed when the first row after it arrives, and a full
+//! batches changes nothing. Unless the caller sets their size, the first blocks are small and grow with the row number
+//! ([`compression`](crate::compression)). A sub-block is compressed when the first row after it arrives, and a full
 //! buffer shrinks when the next block begins; so the state is a function of the rows seen, and as little
 //! as possible has been thrown away when somebody asks. Rows of an unfinished block take part in what
 //! is asked for: as they are if none of the block was compressed yet, else as a block padded with zeros.
@@ -74,7 +75,10 @@ impl Sketcher {
             Method::FroshSparse => Some(Kind::Sparse),
             Method::Osh | Method::Lsh => None,
         };
-        let block = kind.map(|kind| Block::new(kind, dim, l / 2, m, config.seed, config.worker));
+        let block = kind.map(|kind| {
+            let block = Block::new(kind, dim, l / 2, m, config.seed, config.worker);
+            if config.block_rows.is_none() { block.growing() } else { block }
+        });
         let capacity = if config.method == Method::Lsh { 2 } else { l };
         Ok(Self {
             centering: Centering::new(dim),
@@ -105,7 +109,7 @@ impl Sketcher {
         self.config.sketch_rows
     }
 
-    /// Rows m of a block that is compressed at once.
+    /// Rows m of a block that is compressed at once; the first blocks may be smaller.
     pub fn block_rows(&self) -> usize {
         self.config.block_rows.unwrap_or(0)
     }
@@ -148,9 +152,15 @@ impl Sketcher {
         }
         self.buffer.resize(self.waiting_room() * dim, 0.0);
         let first = self.rows;
-        // Inside the pool from the start, so that no step has to wake it.
-        let pool = self.pool.clone();
-        let result = pool.enter(|| self.take(&batch));
+        let result = if batch.as_slice().len() < SMALL && self.waiting + batch.len() <= self.limit()
+        {
+            // The rows only wait: not worth waking a thread.
+            self.take(&batch)
+        } else {
+            // Inside the pool from the start, so that no step has to wake it.
+            let pool = self.pool.clone();
+            pool.enter(|| self.take(&batch))
+        };
         self.sample(first, &batch);
         result
     }
@@ -194,6 +204,7 @@ impl Sketcher {
             workers: vec![self.config.worker],
             block_rows: self.config.block_rows.unwrap_or(0),
             rows: self.rows,
+            compressed: self.block.is_some_and(|block| block.trial > 0),
             mean: self.centering.mean,
             directions: self.directions,
             reservoir: self.reservoir,
@@ -219,9 +230,15 @@ impl Sketcher {
         }
     }
 
+    /// The compression stage, if the current block goes through it.
+    fn compression(&self) -> Option<&Block> {
+        self.block.as_ref().filter(|block| !block.plain)
+    }
+
     /// Rows that may wait before the front of them must be used.
     fn limit(&self) -> usize {
         match &self.block {
+            Some(block) if block.plain => block.q,
             Some(block) if block.done > 0 => block.p,
             // Until there are more than q rows, the block may still end as it is.
             _ => self.waiting_room(),
@@ -231,12 +248,16 @@ impl Sketcher {
     /// Uses whole blocks side by side, from where they lie, if there are enough of them. Returns the rows used.
     fn take_blocks(&mut self, values: &[f32]) -> usize {
         let Self { block: Some(block), directions, centering, pool, .. } = self else { return 0 };
-        // A row follows the last block.
-        let blocks = (values.len() / self.config.dim - 1) / block.m;
-        if block.done > 0 || !blocks::pays(pool, blocks) {
+        if block.plain || block.done > 0 {
             return 0;
         }
-        let taken = blocks::take(pool, values, blocks, block, centering, directions) * block.m;
+        // A row follows the last block.
+        let m = block.m;
+        let blocks = block.equal_blocks(centering.before, (values.len() / self.config.dim - 1) / m);
+        if !blocks::pays(pool, blocks) {
+            return 0;
+        }
+        let taken = blocks::take(pool, values, blocks, block, centering, directions) * m;
         self.rows += taken as u64;
         taken
     }
@@ -249,15 +270,15 @@ impl Sketcher {
         if available <= limit {
             return Ok(0);
         }
-        let unit = self.block.as_ref().map_or(limit, |block| block.p);
+        let unit = self.compression().map_or(limit, |block| block.p);
         // The first sub-block of a block needs a longer look-ahead than those after it.
         let mut count = 1 + (available - unit).saturating_sub(1) / unit;
-        count = count.min(self.block.as_ref().map_or(1, Block::remaining));
+        count = count.min(self.compression().map_or(1, Block::remaining));
         // A block begins because enough rows have come, and a sub-block is used because a row follows
         // it. So those rows must be good before anything happens; a shrink could not be undone. On one thread it comes
         // after the rows that are used, which are then known to be good.
         let mut begins =
-            if self.block.as_ref().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
+            if self.compression().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
         if self.pool.threads() == 1 && begins <= count * unit {
             begins = 0;
         }
@@ -281,7 +302,7 @@ impl Sketcher {
 
     /// Feeds whole sub-blocks of raw rows to the next stage, or changes nothing if one is bad.
     fn use_rows(&mut self, values: &[f32]) -> bool {
-        let Some(block) = &mut self.block else {
+        let Some(block) = self.block.as_mut().filter(|block| !block.plain) else {
             if !kernels::usable(values) {
                 return false;
             }
@@ -327,7 +348,7 @@ impl Sketcher {
     }
 
     fn end_block_if_full(&mut self) {
-        if self.block.as_ref().is_some_and(|block| block.remaining() == 0) {
+        if self.compression().is_some_and(|block| block.remaining() == 0) {
             self.end_block();
         }
     }
@@ -339,7 +360,15 @@ impl Sketcher {
         if let Some(block) = block {
             block.close(&shift, |rows| directions.append(pool, rows));
         }
+        self.begin_block();
+    }
+
+    /// The rows of the block join the mean, and the next block begins.
+    fn begin_block(&mut self) {
         self.centering.close();
+        if let Some(block) = &mut self.block {
+            block.begin(self.centering.before);
+        }
     }
 
     /// A block that is not compressed: OSH's, LSH's (of which only the mean stays), or a short last one.
@@ -353,7 +382,7 @@ impl Sketcher {
             let shift = self.centering.shift();
             self.directions.append_minus(&self.pool, values, &[&reference, &shift]);
         }
-        self.centering.close();
+        self.begin_block();
     }
 
     /// Puts rows into the waiting room, after making room in it. Returns how many.
@@ -382,9 +411,9 @@ impl Sketcher {
     /// Uses the front of the waiting rows.
     fn use_waiting(&mut self) {
         let dim = self.config.dim;
-        let unit = self.block.as_ref().map_or(self.waiting, |block| block.p);
+        let unit = self.compression().map_or(self.waiting, |block| block.p);
         let buffer = std::mem::take(&mut self.buffer);
-        if self.block.is_some() {
+        if self.compression().is_some() {
             self.compress(&buffer[..unit * dim], usize::MAX, false);
             self.end_block_if_full();
         } else {
@@ -422,12 +451,13 @@ impl Sketcher {
     /// row in the stream.
     fn sample<T: Element>(&mut self, first: u64, batch: &Rows<'_, T>) {
         let (seed, worker, metric) = (self.config.seed, self.config.worker, self.config.metric);
-        let origin = self.reservoir.origin.clone();
+        let origin = std::mem::take(&mut self.reservoir.origin);
         let keys = (first..self.rows).map(|number| priority(seed, worker, number));
         self.reservoir.offer(keys, |i, row| {
             // Every row offered was checked when it was taken.
             let _ = rows::load(batch.row(i), i, metric, &origin, row);
         });
+        self.reservoir.origin = origin;
     }
 }
 

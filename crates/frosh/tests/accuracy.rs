@@ -173,6 +173,71 @@ fn directions_span_the_planted_subspace() {
     }
 }
 
+/// Share of the scatter that the hasher's directions hold.
+fn captured(scatter: &faer::Mat<f64>, hasher: &frosh::Hasher) -> f64 {
+    let w =
+        faer::Mat::from_fn(hasher.dim(), hasher.bits(), |i, k| f64::from(hasher.direction(k)[i]));
+    trace(&(w.transpose() * scatter * &w)) / trace(scatter)
+}
+
+/// A stream of few rows has few blocks, and each is compressed with an error of its own. Blocks that grow with the
+/// stream keep that error below 1 / sqrt(2 * 8 * q) of the mass whatever n is.
+#[test]
+fn few_rows_are_learned_as_well_as_without_compression() {
+    let (dim, bits) = (300, 32);
+    let mut random = Random(11);
+    let all: Vec<f32> = (0..20_000 * dim)
+        .map(|e| (random.normal() / (1.0 + (e % dim) as f64).powf(0.35)) as f32)
+        .collect();
+    for n in [100, 250, 500, 1000, 2000, 4000, 8000, 20_000] {
+        let rows = &all[..n * dim];
+        let (_, m) = scatter(rows, dim);
+        let best: f64 =
+            m.self_adjoint_eigenvalues(faer::Side::Lower).unwrap().iter().rev().take(bits).sum();
+        let share = |method| {
+            let shares = (0..3).map(|seed| {
+                let config = Config::new(dim).sketch_rows(2 * bits).method(method).seed(seed);
+                let hasher = learn(config, dim, rows).hasher_with(bits, Rotation::None).unwrap();
+                captured(&m, &hasher) * trace(&m) / best
+            });
+            shares.sum::<f64>() / 3.0
+        };
+        let osh = share(Method::Osh);
+        for method in [Method::Frosh, Method::FroshSparse] {
+            let got = share(method);
+            eprintln!("n = {n}: {method:?} {got:.3}, OSH {osh:.3} of the best variance");
+            assert!(got >= osh - 0.02, "n = {n}: {method:?} {got}, OSH {osh}");
+        }
+    }
+}
+
+/// Squares of huge and tiny rows leave single precision. A power of two must still change nothing.
+#[test]
+fn the_scale_of_rows_does_not_matter() {
+    let dim = 64;
+    let data = planted(3000, dim, 16, 3.0, 5).rows;
+    for method in LEARNERS {
+        let config = Config::new(dim).sketch_rows(16).method(method);
+        let of = |power: i32| {
+            let rows: Vec<f32> = data.iter().map(|x| x * 2f32.powi(power)).collect();
+            (learn(config.clone(), dim, &rows), rows)
+        };
+        let (plain, _) = of(0);
+        for power in [40, 46, -40, -75, -90] {
+            let (sketch, rows) = of(power);
+            let (_, m) = scatter(&rows, dim);
+            let mass = sketch.certificate().mass / trace(&m);
+            let want = plain.certificate().mass / trace(&scatter(&data, dim).1);
+            assert!((mass / want - 1.0).abs() < 1e-3, "{method:?} 2^{power}: {mass} and {want}");
+            for rotation in [Rotation::None, Rotation::Refined] {
+                let share = |s: &Sketch, m| captured(m, &s.hasher_with(8, rotation).unwrap());
+                let (got, want) = (share(&sketch, &m), share(&plain, &m));
+                assert!((got / want - 1.0).abs() < 1e-3, "{method:?} 2^{power}: {got} and {want}");
+            }
+        }
+    }
+}
+
 #[test]
 fn directions_are_orthonormal() {
     let data = planted(4000, 96, 20, 10.0, 4);

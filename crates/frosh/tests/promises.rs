@@ -25,6 +25,11 @@ fn config(dim: usize, method: Method) -> Config {
     Config::new(dim).sketch_rows(12).block_rows(32).method(method).seed(5).reservoir_rows(50)
 }
 
+/// The default block size instead: blocks that grow with the row number.
+fn growing(dim: usize, method: Method) -> Config {
+    Config::new(dim).sketch_rows(12).method(method).seed(5).reservoir_rows(50)
+}
+
 fn learn(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
     let mut sketcher = Sketcher::new(config.clone()).unwrap();
     let dim = sketcher.dim();
@@ -43,17 +48,19 @@ proptest! {
 
     #[test]
     fn promise_1_batches_and_threads_do_not_matter(
-        n in 1usize..400,
+        n in 1usize..900,
         dim in prop::sample::select(vec![1usize, 3, 17, 70]),
         method in prop::sample::select(METHODS.to_vec()),
         metric in prop::sample::select(vec![Metric::L2, Metric::Cosine]),
         l in prop::sample::select(vec![2usize, 6, 12, 16]),
+        fixed in any::<bool>(),
         cuts in prop::collection::vec(1usize..130, 1..6),
         threads in 1usize..4,
         seed in any::<u64>(),
     ) {
         let data = rows(n, dim, seed);
-        let config = config(dim, method).metric(metric).sketch_rows(l).seed(seed);
+        let config = if fixed { config(dim, method) } else { growing(dim, method) };
+        let config = config.metric(metric).sketch_rows(l).seed(seed);
         let whole = learn(&config.clone().threads(1), &data, &[n]);
         let cut = learn(&config.threads(threads), &data, &cuts);
         prop_assert_eq!(whole.to_bytes(), cut.to_bytes());
@@ -124,9 +131,10 @@ fn promise_1_element_types_do_not_matter() {
 fn promise_2_asking_changes_nothing() {
     let dim = 9;
     let data = rows(333, dim, 1);
-    for method in METHODS {
-        let quiet = learn(&config(dim, method), &data, &[333]);
-        let mut asked = Sketcher::new(config(dim, method)).unwrap();
+    let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m)]);
+    for config in configs {
+        let quiet = learn(&config, &data, &[333]);
+        let mut asked = Sketcher::new(config.clone()).unwrap();
         for (i, row) in data.chunks_exact(dim).enumerate() {
             asked.push(Rows::new(row, dim).unwrap()).unwrap();
             let sketch = asked.sketch();
@@ -139,7 +147,7 @@ fn promise_2_asking_changes_nothing() {
                 assert_eq!(sketch.to_bytes(), asked.clone().finish().to_bytes());
             }
         }
-        assert_eq!(asked.to_bytes(), quiet.to_bytes(), "{method:?}");
+        assert_eq!(asked.to_bytes(), quiet.to_bytes(), "{config:?}");
     }
 }
 
@@ -225,14 +233,15 @@ fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
 fn promise_5_a_saved_sketcher_goes_on_bit_for_bit() {
     let dim = 7;
     let data = rows(300, dim, 8);
-    for method in METHODS {
-        let whole = learn(&config(dim, method), &data, &[300]);
+    let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m).sketch_rows(8)]);
+    for config in configs {
+        let whole = learn(&config, &data, &[300]);
         for stop in (0..300).step_by(11) {
-            let first = learn(&config(dim, method), &data[..stop * dim], &[64]);
+            let first = learn(&config, &data[..stop * dim], &[64]);
             let mut resumed = Sketcher::from_bytes(&first.to_bytes()).unwrap();
             assert_eq!(resumed.to_bytes(), first.to_bytes());
             resumed.push(Rows::new(&data[stop * dim..], dim).unwrap()).unwrap();
-            assert_eq!(resumed.to_bytes(), whole.to_bytes(), "{method:?} stopped at {stop}");
+            assert_eq!(resumed.to_bytes(), whole.to_bytes(), "{config:?} stopped at {stop}");
         }
     }
 }
@@ -265,6 +274,25 @@ fn promise_6_numbers_come_with_their_guarantee() {
             assert!(lost[0] >= -1e-5 * total);
         }
     }
+}
+
+#[test]
+fn promise_6_a_certificate_says_whether_any_part_was_compressed() {
+    let dim = 20;
+    let learned = |config: Config, n| learn(&config, &rows(n, dim, 4), &[128]).finish();
+    let osh = learned(config(dim, Method::Osh).worker(1), 1000);
+    let frosh = learned(config(dim, Method::Frosh).worker(2), 1000);
+    assert!(!osh.certificate().compressed && frosh.certificate().compressed);
+    for parts in [[&osh, &frosh], [&frosh, &osh]] {
+        let merged = Sketch::merge(parts).unwrap();
+        assert!(merged.certificate().compressed);
+        let loaded = Sketch::from_bytes(&merged.to_bytes()).unwrap();
+        assert!(loaded.certificate().compressed, "the file says it too");
+    }
+    // So few rows are not compressed.
+    let few = learned(growing(dim, Method::Frosh), 60);
+    assert!(!few.certificate().compressed);
+    assert!(!Sketch::from_bytes(&few.to_bytes()).unwrap().certificate().compressed);
 }
 
 #[test]

@@ -5,6 +5,13 @@
 //! at a time; what is kept is the accumulator Phi Y and the small vector Phi 1, which the
 //! [centring](crate::centering) needs when the block is complete. Columns never mix, so threads split
 //! columns and the result is the same bytes for any number of them.
+//!
+//! **Block sizes.** A compressed block has a relative error of about 1 / sqrt(q) of its own mass, and the errors of
+//! blocks are independent. So a stream of n rows in blocks of m has an error of about sqrt(m / (n q)) of all mass, which
+//! is large if the stream has few blocks. Unless the caller fixed m, the blocks therefore grow with the stream: a block
+//! that begins after `before` rows has the largest power of two that is at most `before / g` rows, and m at most.
+//! Then the error is about 1 / sqrt(2 g q) at most, for every n. With g = 8 that is as if there were always 16 blocks. Blocks of less than two sub-blocks are
+//! not compressed at all. Sizes are a function of the row number alone.
 
 use crate::centering::Centering;
 use crate::kernels::{Isa, Panel, hadamard, scatter};
@@ -18,6 +25,17 @@ pub(crate) enum Kind {
     Sparse,
 }
 
+impl Kind {
+    /// A growing block has at most the rows before it divided by this number. The SRHT samples its rows without
+    /// replacement, so small blocks lose less than by the sparse embedding, whose buckets collide at any size.
+    fn growth(self) -> u64 {
+        match self {
+            Kind::Srht => 8,
+            Kind::Sparse => 16,
+        }
+    }
+}
+
 /// The block that is being compressed.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
@@ -27,8 +45,14 @@ pub(crate) struct Block {
     pub(crate) q: usize,
     /// Rows of a sub-block.
     pub(crate) p: usize,
-    /// Rows in.
+    /// Rows in, of this block.
     pub(crate) m: usize,
+    /// Rows in, of the largest block.
+    pub(crate) largest: usize,
+    /// Whether blocks grow with the row number up to the largest.
+    pub(crate) grows: bool,
+    /// Whether this block is so short that its rows go to the sketch as they are, q at a time.
+    pub(crate) plain: bool,
     seed: u64,
     worker: u64,
     /// Number of this block in the stream: the trial t of the paper.
@@ -39,6 +63,8 @@ pub(crate) struct Block {
     pub(crate) acc: Vec<f32>,
     /// Phi 1, unscaled.
     pub(crate) tally: Vec<i64>,
+    /// The sampled rows of the transform, drawn once for each block.
+    sample: Vec<u32>,
 }
 
 /// The randomness of one sub-block, made ready for the kernel.
@@ -48,10 +74,53 @@ enum Plan {
 }
 
 impl Block {
+    /// The first block of a stream: every block has m rows.
     pub(crate) fn new(kind: Kind, dim: usize, q: usize, m: usize, seed: u64, worker: u64) -> Self {
-        let p = srht::height(q, m);
-        let (acc, tally) = (Vec::new(), vec![0; q]);
-        Self { kind, dim, q, p, m, seed, worker, trial: 0, done: 0, acc, tally }
+        Self {
+            kind,
+            dim,
+            q,
+            p: srht::height(q, m),
+            m,
+            largest: m,
+            grows: false,
+            plain: false,
+            seed,
+            worker,
+            trial: 0,
+            done: 0,
+            acc: Vec::new(),
+            tally: vec![0; q],
+            sample: Vec::new(),
+        }
+    }
+
+    /// The first block of a stream whose blocks grow up to m rows.
+    pub(crate) fn growing(self) -> Self {
+        let mut block = Self { grows: true, ..self };
+        block.begin(0);
+        block
+    }
+
+    /// Sets the size of the block that begins after `before` rows.
+    pub(crate) fn begin(&mut self, before: u64) {
+        self.m = self.rows_at(before).unwrap_or(0);
+        self.plain = self.m == 0;
+    }
+
+    /// Rows of the block that begins after `before` rows; `None` if it is too short to be compressed.
+    fn rows_at(&self, before: u64) -> Option<usize> {
+        if !self.grows {
+            return Some(self.largest);
+        }
+        let most = (before / self.kind.growth()).min(self.largest as u64) as usize;
+        (most >= 2 * self.p).then(|| 1 << most.ilog2())
+    }
+
+    /// How many blocks from the one that begins after `before` rows have the same size, up to `most`.
+    pub(crate) fn equal_blocks(&self, before: u64, most: usize) -> usize {
+        let same = |i: &usize| self.rows_at(before + (i * self.m) as u64) == Some(self.m);
+        (0..most).take_while(same).count()
     }
 
     /// Sub-blocks that are still to come.
@@ -109,18 +178,18 @@ impl Block {
     /// Draws the randomness of the next `count` sub-blocks and adds to Phi 1.
     fn plan(&mut self, count: usize, live: usize) -> Vec<Plan> {
         let (p, seed, worker) = (self.p, self.seed, self.worker);
-        let sample = match self.kind {
-            Kind::Srht => srht::sample(seed, worker, self.trial, self.q, self.m),
-            Kind::Sparse => Vec::new(),
-        };
+        if self.kind == Kind::Srht && (self.done == 0 || self.sample.is_empty()) {
+            self.sample = srht::sample(seed, worker, self.trial, self.q, self.m);
+        }
         let mut plans = Vec::with_capacity(count);
         for b in self.done..self.done + count {
             let live = if b + 1 == self.done + count { live } else { p };
-            let index = self.trial * (self.m / p) as u64 + b as u64;
+            // No two sub-blocks of a stream have the same number, since no block has more than the largest.
+            let index = self.trial * (self.largest / p) as u64 + b as u64;
             plans.push(match self.kind {
                 Kind::Srht => {
                     let signs = srht::signs(seed, worker, index, p);
-                    let picks = srht::picks(&sample, b as u32, p);
+                    let picks = srht::picks(&self.sample, b as u32, p);
                     srht::tally(&mut self.tally, &signs, &picks, live);
                     Plan::Srht { signs, picks }
                 }
@@ -163,7 +232,7 @@ impl Block {
 
     /// An empty block of the same stream, in memory that holds zeros or nothing.
     pub(crate) fn another(&self, acc: Vec<f32>) -> Self {
-        Self { done: 0, acc, tally: vec![0; self.q], ..*self }
+        Self { done: 0, acc, tally: vec![0; self.q], sample: Vec::new(), ..*self }
     }
 }
 

@@ -222,3 +222,60 @@ fn panels_cover_all_columns_for_any_number_of_threads() {
         }
     }
 }
+
+/// Blocks of one stream, as (first row, rows, whether compressed), until `rows` rows.
+fn sizes(kind: Kind, q: usize, m: usize, rows: u64) -> Vec<(u64, u64, bool)> {
+    let mut block = Block::new(kind, 1, q, m, 0, 0).growing();
+    let (mut before, mut blocks) = (0, Vec::new());
+    while before < rows {
+        block.begin(before);
+        let size = if block.plain { q } else { block.m } as u64;
+        blocks.push((before, size, !block.plain));
+        before += size;
+    }
+    blocks
+}
+
+#[test]
+fn blocks_grow_with_the_row_number() {
+    let shapes = [(1, 4), (8, 64), (12, 4096), (64, 4096), (100, 1 << 16)];
+    let kinds = [(Kind::Srht, 8), (Kind::Sparse, 16)];
+    for ((kind, growth), (q, m)) in kinds.into_iter().flat_map(|k| shapes.map(|s| (k, s))) {
+        let blocks = sizes(kind, q, m, 40 * m as u64);
+        let p = srht::height(q, m) as u64;
+        for (before, size, compressed) in &blocks {
+            if *compressed {
+                assert!(size.is_power_of_two() && *size >= 2 * p && *size <= m as u64);
+                assert!(growth * size <= *before, "{size} rows after {before}");
+                assert!(*size == m as u64 || 2 * growth * size > *before, "as large as may be");
+            } else {
+                assert!(*before < growth * 2 * p, "not compressed after {before} rows");
+            }
+        }
+        assert!(blocks.windows(2).all(|pair| pair[0].2 <= pair[1].2), "once compressed, always");
+        assert_eq!(blocks.last().unwrap().1, m as u64);
+        // The law of the error for every n: the squared shares of the compressed blocks sum to at most 1 / (2 g),
+        // and a block more where n lies just behind one.
+        let mut squares = 0.0;
+        for (before, size, compressed) in blocks {
+            squares += if compressed { (size * size) as f64 } else { 0.0 };
+            let n = (before + size) as f64;
+            let law = 0.5 / growth as f64 + 1.0 / (growth * growth) as f64;
+            assert!(squares / (n * n) <= law, "q = {q}, m = {m}, n = {n}: {}", squares / (n * n));
+        }
+    }
+}
+
+#[test]
+fn equal_blocks_are_counted_to_where_the_size_changes() {
+    let mut block = Block::new(Kind::Srht, 1, 8, 256, 0, 0).growing();
+    let blocks: Vec<_> =
+        sizes(Kind::Srht, 8, 256, 9000).into_iter().filter(|block| block.2).collect();
+    for (i, (before, size, _)) in blocks.iter().enumerate() {
+        block.begin(*before);
+        let want = blocks[i..].iter().take_while(|b| b.1 == *size).count().min(5);
+        if i + 5 < blocks.len() {
+            assert_eq!(block.equal_blocks(*before, 5), want, "after {before} rows");
+        }
+    }
+}

@@ -148,16 +148,17 @@ impl Eigen {
 
     /// The first eigenvectors that [`Eigen::solve`] found, times `scales`, in single precision. They
     /// take the place of the originals, so this can be asked once.
-    pub(crate) fn scaled_vectors(&mut self, scales: &[f32]) -> MatRef<'_, f32> {
+    pub(crate) fn scaled_vectors(&mut self, scales: &[f64], weights: &[f64]) -> MatRef<'_, f32> {
         let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(W));
         let z = aligned(&mut self.z, k * stride / W).as_flattened_mut();
-        // Each number is read before anything is written at or after it.
+        // Each number is read before anything is written at or after it. Products are rounded once.
         let words: &mut [u32] = bytemuck::cast_slice_mut(z);
         for (c, scale) in scales.iter().enumerate() {
             for i in 0..n {
                 let from = 2 * (c * stride + i);
                 let value: f64 = bytemuck::cast([words[from], words[from + 1]]);
-                words[c * n + i] = (value as f32 * scale).to_bits();
+                let weight = weights.get(i).copied().unwrap_or(1.0);
+                words[c * n + i] = ((value * (scale * weight)) as f32).to_bits();
             }
         }
         let floats: &[f32] = bytemuck::cast_slice(words);
@@ -392,11 +393,12 @@ mod tests {
             let mut eigen = Eigen::new(n);
             let (_, u) = eigen.largest_half(spectrum(n, |i| 1.0 / (1.0 + i)).as_ref());
             let u = u.to_owned();
-            let scales: Vec<f32> = (0..n / 2).map(|i| 1.0 + i as f32).collect();
-            let scaled = eigen.scaled_vectors(&scales);
+            let scales: Vec<f64> = (0..n / 2).map(|i| 1.0 + i as f64).collect();
+            let scaled = eigen.scaled_vectors(&scales, &[0.5]);
             for j in 0..n / 2 {
                 for i in 0..n {
-                    assert_eq!(scaled[(i, j)], u[(i, j)] as f32 * scales[j]);
+                    let weight = if i == 0 { 0.5 } else { 1.0 };
+                    assert_eq!(scaled[(i, j)], (u[(i, j)] * scales[j] * weight) as f32);
                 }
             }
         }

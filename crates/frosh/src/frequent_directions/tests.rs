@@ -132,6 +132,7 @@ fn a_shrink_frees_half_of_the_buffer() {
             &Pool::ONE,
             MatRef::from_row_major_slice(fd.live(), most, 40),
             MatRef::from_row_major_slice(fd.live(), most, 40),
+            1.0,
         );
         for i in 0..most {
             for j in 0..i {
@@ -169,12 +170,76 @@ fn wide_rows_are_summed_the_same_way_on_any_number_of_threads() {
     assert_eq!(one.live(), many.live());
     let plain = sketch(&rows[..8 * d], d, 8, ShrinkIndex::HalfPlusOne);
     let all = MatRef::from_row_major_slice(plain.live(), 8, d);
-    let gram = product(&Pool::ONE, all, all);
+    let gram = product(&Pool::ONE, all, all, 1.0);
     for i in 0..8 {
         for j in 0..8 {
             let exact: f64 = (0..d).map(|k| f64::from(all[(i, k)]) * f64::from(all[(j, k)])).sum();
             assert!((f64::from(gram[(i, j)]) - exact).abs() <= 1e-6 * d as f64);
         }
+    }
+}
+
+/// How much of the rows the sketch has lost in its worst direction, beyond the certificate, as a share of all mass.
+fn uncertified(fd: &FrequentDirections, a: &Mat<f64>, d: usize) -> f64 {
+    let trace: f64 = (0..d).map(|i| a[(i, i)]).sum();
+    let (lost, _) = linalg::eigen((a - scatter(fd.live(), d)).as_ref());
+    ((lost[0] - fd.removed()) / trace).max(-lost[d - 1] / trace)
+}
+
+/// The documented bound on rounding.
+fn rounding_after(shrinks: f64) -> f64 {
+    (20.0 + shrinks.sqrt()) * f64::from(f32::EPSILON)
+}
+
+/// Every direction fits into the sketch, so nothing should ever be lost, however long the stream.
+#[test]
+fn the_certificate_holds_after_100_000_shrinks() {
+    for (d, strong) in [(4, 0.0), (4, 3e4), (8, 0.0)] {
+        let l = 2 * d;
+        let mut fd = FrequentDirections::new(d, l, ShrinkIndex::default());
+        let mut a = Mat::<f64>::zeros(d, d);
+        let mut insert = |rows: &[f32]| {
+            fd.append(&Pool::ONE, rows);
+            a += scatter(rows, d);
+        };
+        // A strong direction that small rows must not wear away.
+        insert(&(0..d).map(|k| strong / (1 + k) as f32).collect::<Vec<_>>());
+        let shrinks = 100_000;
+        let mut stream = Stream::new(12, Purpose::Lsh, 0, 0);
+        for _ in 0..shrinks / 100 {
+            let rows: Vec<f32> =
+                (0..100 * d * d).map(|e| (stream.normal() / (1 + e % d) as f64) as f32).collect();
+            insert(&rows);
+        }
+        let got = uncertified(&fd, &a, d);
+        eprintln!(
+            "d = {d}, strong {strong}: {got:.1e} of the mass, {:.1e} certified",
+            fd.removed()
+        );
+        assert!(got <= rounding_after(f64::from(shrinks)), "d = {d}, strong {strong}: {got:e}");
+    }
+}
+
+/// Squares of such rows leave single precision; the rows do not.
+#[test]
+fn huge_and_tiny_rows_are_not_lost() {
+    for (d, power) in
+        [(16, 60), (16_384, 50), (16, 50), (16, -50), (16, -75), (600, -80), (16, -120)]
+    {
+        let (l, n) = (8, 40);
+        let rows = normals(n * d, 13);
+        let scaled: Vec<f32> = rows.iter().map(|x| x * 2f32.powi(power)).collect();
+        let fd = sketch(&scaled, d, l, ShrinkIndex::default());
+        let plain = sketch(&rows, d, l, ShrinkIndex::default());
+        let back: Vec<f32> = fd.live().iter().map(|x| x * 2f32.powi(-power)).collect();
+        assert_eq!(fd.filled(), plain.filled(), "2^{power}, d = {d}");
+        let square = 2f64.powi(2 * power);
+        assert!(
+            (fd.removed() / square / plain.removed() - 1.0).abs() <= 1e-4,
+            "2^{power}, d = {d}"
+        );
+        let (got, want) = (mass(&back), mass(plain.live()));
+        assert!((got / want - 1.0).abs() <= 1e-4, "2^{power}, d = {d}: {got} instead of {want}");
     }
 }
 
