@@ -93,8 +93,8 @@ impl Config {
     /// Rows m of a block that is compressed at once: a power of two, at least half the sketch rows. Every block then
     /// has this size, as in the paper.
     ///
-    /// Without it the size balances the cost of the two stages, and the first blocks are smaller: a block has at most an
-    /// eighth of the rows before it, so that streams of few rows lose nothing by it.
+    /// Without it the size balances the cost of the two stages, and the first blocks are smaller: a block has at most a
+    /// sixteenth of the rows before it, so that streams of few rows lose little by it.
     pub fn block_rows(mut self, rows: usize) -> Self {
         self.block_rows = Some(rows);
         self

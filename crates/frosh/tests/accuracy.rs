@@ -181,7 +181,7 @@ fn captured(scatter: &faer::Mat<f64>, hasher: &frosh::Hasher) -> f64 {
 }
 
 /// A stream of few rows has few blocks, and each is compressed with an error of its own. Blocks that grow with the
-/// stream keep that error below 1 / sqrt(2 * 8 * q) of the mass whatever n is.
+/// stream keep that error below 1 / sqrt(2 * 16 * q) of the mass whatever n is.
 #[test]
 fn few_rows_are_learned_as_well_as_without_compression() {
     let (dim, bits) = (300, 32);

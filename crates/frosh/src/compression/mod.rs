@@ -9,8 +9,8 @@
 //! **Block sizes.** A compressed block has a relative error of about 1 / sqrt(q) of its own mass, and the errors of
 //! blocks are independent. So a stream of n rows in blocks of m has an error of about sqrt(m / (n q)) of all mass, which
 //! is large if the stream has few blocks. Unless the caller fixed m, the blocks therefore grow with the stream: a block
-//! that begins after `before` rows has the largest power of two that is at most `before / g` rows, and m at most.
-//! Then the error is about 1 / sqrt(2 g q) at most, for every n. With g = 8 that is as if there were always 16 blocks. Blocks of less than two sub-blocks are
+//! that begins after `before` rows has the largest power of two that is at most `before / g` rows (g is [`GROWTH`]), and m at most.
+//! Then the error is about 1 / sqrt(2 g q) at most, for every n. With g = 16 that is as if there were always 32 equal blocks. Blocks of less than two sub-blocks are
 //! not compressed at all. Sizes are a function of the row number alone.
 
 use crate::centering::Centering;
@@ -25,16 +25,8 @@ pub(crate) enum Kind {
     Sparse,
 }
 
-impl Kind {
-    /// A growing block has at most the rows before it divided by this number. The SRHT samples its rows without
-    /// replacement, so small blocks lose less than by the sparse embedding, whose buckets collide at any size.
-    fn growth(self) -> u64 {
-        match self {
-            Kind::Srht => 8,
-            Kind::Sparse => 16,
-        }
-    }
-}
+/// A growing block has at most the rows before it divided by this number.
+const GROWTH: u64 = 16;
 
 /// The block that is being compressed.
 #[derive(Clone, Debug)]
@@ -113,7 +105,7 @@ impl Block {
         if !self.grows {
             return Some(self.largest);
         }
-        let most = (before / self.kind.growth()).min(self.largest as u64) as usize;
+        let most = (before / GROWTH).min(self.largest as u64) as usize;
         (most >= 2 * self.p).then(|| 1 << most.ilog2())
     }
 

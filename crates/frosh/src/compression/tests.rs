@@ -224,8 +224,8 @@ fn panels_cover_all_columns_for_any_number_of_threads() {
 }
 
 /// Blocks of one stream, as (first row, rows, whether compressed), until `rows` rows.
-fn sizes(kind: Kind, q: usize, m: usize, rows: u64) -> Vec<(u64, u64, bool)> {
-    let mut block = Block::new(kind, 1, q, m, 0, 0).growing();
+fn sizes(q: usize, m: usize, rows: u64) -> Vec<(u64, u64, bool)> {
+    let mut block = Block::new(Kind::Srht, 1, q, m, 0, 0).growing();
     let (mut before, mut blocks) = (0, Vec::new());
     while before < rows {
         block.begin(before);
@@ -239,9 +239,9 @@ fn sizes(kind: Kind, q: usize, m: usize, rows: u64) -> Vec<(u64, u64, bool)> {
 #[test]
 fn blocks_grow_with_the_row_number() {
     let shapes = [(1, 4), (8, 64), (12, 4096), (64, 4096), (100, 1 << 16)];
-    let kinds = [(Kind::Srht, 8), (Kind::Sparse, 16)];
-    for ((kind, growth), (q, m)) in kinds.into_iter().flat_map(|k| shapes.map(|s| (k, s))) {
-        let blocks = sizes(kind, q, m, 40 * m as u64);
+    let growth = GROWTH;
+    for (q, m) in shapes {
+        let blocks = sizes(q, m, 40 * m as u64);
         let p = srht::height(q, m) as u64;
         for (before, size, compressed) in &blocks {
             if *compressed {
@@ -269,8 +269,7 @@ fn blocks_grow_with_the_row_number() {
 #[test]
 fn equal_blocks_are_counted_to_where_the_size_changes() {
     let mut block = Block::new(Kind::Srht, 1, 8, 256, 0, 0).growing();
-    let blocks: Vec<_> =
-        sizes(Kind::Srht, 8, 256, 9000).into_iter().filter(|block| block.2).collect();
+    let blocks: Vec<_> = sizes(8, 256, 9000).into_iter().filter(|block| block.2).collect();
     for (i, (before, size, _)) in blocks.iter().enumerate() {
         block.begin(*before);
         let want = blocks[i..].iter().take_while(|b| b.1 == *size).count().min(5);
