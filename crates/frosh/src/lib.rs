@@ -54,6 +54,8 @@ mod index;
 mod kernels;
 mod linalg;
 mod names;
+#[cfg(test)]
+mod oracles;
 mod polar;
 mod pool;
 mod random;

@@ -1,0 +1,476 @@
+//! The stages of the engine against slow definitions, written here and seen from outside: the sample of rows, the
+//! transforms of blocks, rotations, and which directions count. None of it calls the code under test for its answer.
+
+// The accuracy tests use what is not used here.
+#[allow(dead_code)]
+mod common;
+
+use common::{Random, dot, learn, planted};
+use faer::Mat;
+use frosh::{Config, Hasher, Method, Metric, Rotation, Sketch};
+use half::f16;
+use safetensors::SafeTensors;
+
+const LEARNERS: [Method; 3] = [Method::Frosh, Method::FroshSparse, Method::Osh];
+
+/// The sample of rows as the file of a sketch holds it.
+struct Sample {
+    keys: Vec<u64>,
+    rows: Vec<Vec<f64>>,
+}
+
+fn sample(sketch: &Sketch) -> Sample {
+    let bytes = sketch.to_bytes();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let words = |name: &str, size: usize| -> Vec<Vec<u8>> {
+        file.tensor(name).unwrap().data().chunks_exact(size).map(<[u8]>::to_vec).collect()
+    };
+    let floats = |name| -> Vec<f64> {
+        let values = words(name, 4).into_iter();
+        values.map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap()))).collect()
+    };
+    let halves = words("reservoir", 2).into_iter();
+    let halves: Vec<f64> =
+        halves.map(|b| f16::from_le_bytes(b.try_into().unwrap()).to_f64()).collect();
+    let keys = words("reservoir_keys", 8).into_iter();
+    let keys: Vec<u64> = keys.map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect();
+    let (origin, scales) = (floats("reservoir_origin"), floats("reservoir_scales"));
+    let rows = halves.chunks_exact(sketch.dim()).zip(&scales);
+    let rows = rows
+        .map(|(row, scale)| row.iter().zip(&origin).map(|(x, o)| x * scale + o).collect())
+        .collect();
+    Sample { keys, rows }
+}
+
+fn difference(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+}
+
+fn double(rows: &[f32], dim: usize) -> Vec<Vec<f64>> {
+    rows.chunks_exact(dim).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
+}
+
+/// Row i of so many is the number i, so that the sample tells which rows are in it.
+fn sampled_numbers(rows: usize, most: usize, seed: u64, worker: u64) -> Vec<usize> {
+    let data: Vec<f32> = (0..rows).map(|i| i as f32).collect();
+    let config = Config::new(1).method(Method::Lsh).reservoir_rows(most);
+    let sample = sample(&learn(config.seed(seed).worker(worker), 1, &data));
+    let mut numbers: Vec<usize> = sample.rows.iter().map(|row| row[0] as usize).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// Two independent samples of k of n rows share k^2 / n rows, with the variance of the hypergeometric law.
+#[test]
+fn samples_of_different_workers_and_seeds_are_independent() {
+    let (n, k) = (4000, 500);
+    let [of_n, of_k] = [n as f64, k as f64];
+    let expected = of_k * of_k / of_n;
+    let deviation = (expected * (1.0 - of_k / of_n).powi(2) * of_n / (of_n - 1.0)).sqrt();
+    let addresses = [(7, 0), (7, 1), (7, 2), (8, 0), (9, 1 << 40), (7 + (1 << 40), 0)];
+    let samples = addresses.map(|(seed, worker)| sampled_numbers(n, k, seed, worker));
+    for (i, a) in samples.iter().enumerate() {
+        assert_eq!(a.len(), k);
+        assert!(a.windows(2).all(|pair| pair[0] < pair[1]), "a row is sampled twice");
+        // A uniform sample: the mean of its row numbers has the deviation n / sqrt(12 k), and a little less.
+        let mean = a.iter().sum::<usize>() as f64 / of_k;
+        assert!((mean - of_n / 2.0).abs() < 4.0 * of_n / (12.0 * of_k).sqrt(), "{i}: {mean}");
+        for (j, b) in samples.iter().enumerate().skip(i + 1) {
+            let common = a.iter().filter(|x| b.contains(x)).count() as f64;
+            assert!((common - expected).abs() < 5.0 * deviation, "{i} and {j} share {common} rows");
+        }
+    }
+    assert_eq!(samples[0], sampled_numbers(n, k, 7, 0));
+}
+
+/// Workers with 1,000, 2,000 and 3,000 rows, each with a first column that tells whose they are.
+#[test]
+fn the_merged_sample_is_drawn_from_all_workers_alike() {
+    let (dim, k) = (3, 240);
+    let mut random = Random(3);
+    let parts: Vec<Sketch> = (0..3u64)
+        .map(|worker| {
+            let rows: Vec<f32> = (0..1000 * (worker as usize + 1) * dim)
+                .map(|e| if e % dim == 0 { worker as f32 } else { random.normal() as f32 })
+                .collect();
+            let config = Config::new(dim).sketch_rows(6).reservoir_rows(k).seed(2).worker(worker);
+            learn(config, dim, &rows)
+        })
+        .collect();
+    let merged = sample(&Sketch::merge(&parts).unwrap());
+    let mut all: Vec<(u64, Vec<f64>)> = Vec::new();
+    for part in &parts {
+        let part = sample(part);
+        all.extend(part.keys.into_iter().zip(part.rows));
+    }
+    all.sort_unstable_by_key(|entry| entry.0);
+    assert_eq!(merged.keys, all[..k].iter().map(|entry| entry.0).collect::<Vec<_>>());
+    let mut counts = [0f64; 3];
+    for (row, (_, original)) in merged.rows.iter().zip(&all) {
+        // Another origin and another rounding: two halves' worth of the row's largest entry.
+        assert!(difference(row, original) <= 8.0 / 1024.0, "{row:?} {original:?}");
+        counts[row[0].round() as usize] += 1.0;
+    }
+    for (count, share) in counts.iter().zip([1.0 / 6.0, 1.0 / 3.0, 0.5]) {
+        let expected = k as f64 * share;
+        let deviation = (expected * (1.0 - share)).sqrt();
+        assert!((count - expected).abs() < 4.0 * deviation, "{counts:?}");
+    }
+}
+
+/// A half has 11 bits: relative to the first row, no entry is off by more than 2^-11 of the row's largest.
+#[test]
+fn sampled_rows_are_the_rows_to_half_precision() {
+    let (n, dim) = (300, 7);
+    for (metric, offset, scale) in
+        [(Metric::L2, 0.0, 1.0), (Metric::L2, 1e4, 3.0), (Metric::Cosine, 0.0, 1e3)]
+    {
+        let mut random = Random(5);
+        let data: Vec<f32> =
+            (0..n * dim).map(|_| (offset + scale * random.normal()) as f32).collect();
+        let mut rows = double(&data, dim);
+        if metric == Metric::Cosine {
+            for row in &mut rows {
+                let length = dot(row, row).sqrt();
+                row.iter_mut().for_each(|x| *x /= length);
+            }
+        }
+        let config = Config::new(dim).sketch_rows(8).metric(metric).reservoir_rows(100);
+        let sample = sample(&learn(config, dim, &data));
+        assert_eq!(sample.rows.len(), 100);
+        for row in &sample.rows {
+            let near =
+                |a: &&Vec<f64>, b: &&Vec<f64>| difference(a, row).total_cmp(&difference(b, row));
+            let original = rows.iter().min_by(near).unwrap();
+            let largest = difference(original, &rows[0]);
+            let rounding = 1e-6 * (1.0 + offset + largest);
+            let off = difference(row, original);
+            assert!(off <= largest / 2048.0 + rounding, "{metric:?}: {off} of {largest}");
+        }
+    }
+}
+
+/// A block with two rows that are not zero, x e_1 and y e_2 with x^2 = y^2 = 1, compresses to a Gram matrix whose
+/// entry (1, 2) is, but for its sign, the Walsh transform of the sample at one place:
+/// w = sum_k (-1)^popcount(rho_k AND (i XOR j)) / q. Over independent samples of q of m rows, w has the mean of an
+/// even law with E w^2 = (m - q) / (q (m - 1)). Every block has columns of its own, and the sketch has room for all of
+/// them, so that one run tells w of every block.
+fn walsh_of_blocks(blocks: usize, seed: u64, worker: u64) -> Vec<f64> {
+    let (q, m, dim) = (64, 256, 2 * blocks);
+    assert!(dim <= q);
+    // Rows of zeros until blocks have their full size, wherever they begin.
+    let before = 32 * m;
+    let mut data = vec![0f32; (before + (blocks + 2) * m) * dim];
+    for block in 0..blocks {
+        let row = before + (block + 1) * m;
+        data[(row + 3) * dim + 2 * block] = 1.0;
+        data[(row + 8) * dim + 2 * block + 1] = 1.0;
+    }
+    let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).seed(seed).worker(worker);
+    let b = double(learn(config, dim, &data).sketched(), dim);
+    let gram = |i: usize, j: usize| b.iter().map(|row| row[i] * row[j]).sum::<f64>();
+    for i in 0..dim {
+        // The mean that is taken off is at most 1 / 8192.
+        assert!((gram(i, i) - 1.0).abs() < 0.02, "{i}: {}", gram(i, i));
+        for j in (i + 1..dim).filter(|j| i / 2 != j / 2) {
+            assert!(gram(i, j).abs() < 0.02, "{i} {j}: {}", gram(i, j));
+        }
+    }
+    (0..blocks).map(|block| gram(2 * block, 2 * block + 1)).collect()
+}
+
+#[test]
+fn every_block_worker_and_seed_has_a_transform_of_its_own() {
+    let (q, m, blocks) = (64.0, 256.0, 30);
+    let law: f64 = (m - q) / (q * (m - 1.0));
+    let runs = [(1, 0), (1, 1), (2, 0)].map(|(seed, worker)| walsh_of_blocks(blocks, seed, worker));
+    let many = (3 * blocks) as f64;
+    let all: Vec<f64> = runs.concat();
+    // w^2 has about twice the variance of its mean squared, as for a normal law.
+    let square = all.iter().map(|w| w * w).sum::<f64>() / many;
+    assert!((square / law - 1.0).abs() < 4.0 * (2.0 / many).sqrt(), "{square} against {law}");
+    let negative = all.iter().filter(|w| **w < 0.0).count() as f64;
+    assert!((negative - many / 2.0).abs() < 4.0 * many.sqrt() / 2.0, "{negative} of {many}");
+    // w is a multiple of 2 / q, so chance makes some equal: 2 / q in units of a deviation is the chance of the
+    // likeliest value, and pairs meet half as often in magnitude for each sign. One sample for all would make all equal.
+    let chance = 2.0 * (2.0 / q) / (law * std::f64::consts::TAU).sqrt();
+    let meet = |a: &[f64], b: &[f64]| {
+        let pairs = a.iter().zip(b);
+        pairs.filter(|(a, b)| (a.abs() - b.abs()).abs() < 0.01).count() as f64
+    };
+    for run in &runs {
+        let met = meet(run, &run[1..]);
+        assert!(met < blocks as f64 * 2.0 * chance, "{met} blocks are like the one before");
+    }
+    for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+        let met = meet(&runs[a], &runs[b]);
+        assert!(met < blocks as f64 * 2.0 * chance, "{met} blocks of {a} are like those of {b}");
+    }
+}
+
+/// The squared error of `copies` times the same block, over that of what is exact, on average over seeds.
+fn error_of_copies(method: Method, block: &[f32], dim: usize, copies: usize) -> f64 {
+    let (q, m, seeds) = (8, block.len() / dim, 60);
+    // Zeros until blocks have their full size, and to end the last one.
+    let zeros = vec![0f32; 32 * m * dim];
+    let mut data = zeros.clone();
+    (0..copies).for_each(|_| data.extend_from_slice(block));
+    data.extend_from_slice(&zeros[..2 * m * dim]);
+    let exact = common::scatter(block, dim).1;
+    let whole = common::trace(&exact).powi(2) + exact.squared_norm_l2();
+    let mut sum = 0.0;
+    for seed in 0..seeds {
+        let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).method(method).seed(seed);
+        let b = double(learn(config, dim, &data).sketched(), dim);
+        let b = Mat::from_fn(b.len(), dim, |i, j| b[i][j]);
+        let mean = b.transpose() * &b * faer::Scale(1.0 / copies as f64);
+        sum += (mean - &exact).squared_norm_l2() / whole;
+    }
+    sum / seeds as f64
+}
+
+/// Blocks err independently of each other, so k times the same block errs, relative to what it is, by 1 / k of the
+/// variance of one: which is 1 / q, and for the SRHT (m - q) / (m - 1) of that. The sketch has room for all
+/// directions, so the shrinks lose nothing.
+#[test]
+fn the_errors_of_blocks_average_out() {
+    let (m, dim) = (64, 6);
+    let mut random = Random(8);
+    let half: Vec<f32> =
+        (0..m / 2 * dim).map(|e| (random.normal() / (1.0 + (e % dim) as f64)) as f32).collect();
+    // Every row and its opposite, at random places: the mean is zero.
+    let order = random.permutation(m);
+    let block: Vec<f32> = order
+        .iter()
+        .flat_map(|i| {
+            let sign = if i % 2 == 0 { 1.0 } else { -1.0 };
+            half[i / 2 * dim..][..dim].iter().map(move |x| x * sign).collect::<Vec<_>>()
+        })
+        .collect();
+    for (method, one) in [(Method::Frosh, 56.0 / 63.0 / 8.0), (Method::FroshSparse, 1.0 / 8.0)] {
+        for copies in [1, 4, 16, 64] {
+            let error = error_of_copies(method, &block, dim, copies);
+            let law = one / copies as f64;
+            eprintln!("{method:?}, {copies} copies: {error:.5}, law {law:.5}");
+            // A mean of 60 squares, few of which are independent: within a half. Equal errors would be k times this.
+            assert!((0.6..1.6).contains(&(error / law)), "{method:?} {copies}: {error}, {law}");
+        }
+    }
+}
+
+/// Eigenvalues and eigenvectors (by columns) of a small symmetric matrix, by Jacobi's rotations.
+fn jacobi(mut a: Mat<f64>) -> (Vec<f64>, Mat<f64>) {
+    let n = a.nrows();
+    let mut v = Mat::<f64>::identity(n, n);
+    for _ in 0..60 {
+        for p in 0..n {
+            for q in p + 1..n {
+                let angle = 0.5 * (2.0 * a[(p, q)]).atan2(a[(q, q)] - a[(p, p)]);
+                let (sin, cos) = angle.sin_cos();
+                let turn = |m: &mut Mat<f64>, row: bool| {
+                    for k in 0..n {
+                        let at = |i: usize| if row { (i, k) } else { (k, i) };
+                        let (x, y) = (m[at(p)], m[at(q)]);
+                        (m[at(p)], m[at(q)]) = (cos * x - sin * y, sin * x + cos * y);
+                    }
+                };
+                turn(&mut a, false);
+                turn(&mut a, true);
+                turn(&mut v, false);
+            }
+        }
+    }
+    ((0..n).map(|i| a[(i, i)]).collect(), v)
+}
+
+/// The orthogonal matrix nearest to m: m (m'm)^(-1/2).
+fn polar(m: &Mat<f64>) -> Mat<f64> {
+    let (values, v) = jacobi(m.transpose() * m);
+    let scaled = Mat::from_fn(v.nrows(), v.ncols(), |i, j| v[(i, j)] / values[j].sqrt());
+    m * scaled * v.transpose()
+}
+
+/// One round of ITQ by its definition: B = sign(V R), then the rotation nearest to V'B.
+fn itq_round(v: &Mat<f64>, rotation: &Mat<f64>) -> Mat<f64> {
+    let turned = v * rotation;
+    let signs = Mat::from_fn(turned.nrows(), turned.ncols(), |i, j| {
+        if turned[(i, j)] >= 0.0 { 1.0 } else { -1.0 }
+    });
+    polar(&(v.transpose() * signs))
+}
+
+/// |B - V R|^2 less what does not depend on R, and negative: twice the sum of all |V R|. ITQ makes it large.
+fn itq_value(v: &Mat<f64>, rotation: &Mat<f64>) -> f64 {
+    (v * rotation).col_iter().flat_map(|c| c.iter()).map(|x| x.abs()).sum()
+}
+
+/// Rows about 60 centres in 24 dimensions, on which ITQ has much to gain.
+fn clusters(n: usize, seed: u64) -> Vec<f32> {
+    let dim = 24;
+    let mut random = Random(seed);
+    let centres: Vec<f64> = (0..60 * dim).map(|_| random.normal()).collect();
+    let value = |e: usize, z: f64| {
+        (centres[(e / dim * 7919) % 60 * dim + e % dim] + 0.3 * z) / (1.0 + (e % dim) as f64).sqrt()
+    };
+    (0..n * dim).map(|e| value(e, random.normal()) as f32).collect()
+}
+
+/// The directions of a hasher, by columns.
+fn directions(hasher: &Hasher) -> Mat<f64> {
+    Mat::from_fn(hasher.dim(), hasher.bits(), |i, k| f64::from(hasher.direction(k)[i]))
+}
+
+/// The sampled rows, less the mean.
+fn centred_sample(sketch: &Sketch) -> Mat<f64> {
+    let rows = sample(sketch).rows;
+    Mat::from_fn(rows.len(), sketch.dim(), |i, j| rows[i][j] - sketch.mean()[j])
+}
+
+/// ITQ of the library against fifty rounds of the definition, from the same random rotation.
+#[test]
+fn itq_reaches_what_fifty_rounds_of_the_definition_reach() {
+    let (dim, bits) = (24, 12);
+    for seed in 0..3 {
+        let config = Config::new(dim).sketch_rows(2 * dim).method(Method::Osh).seed(seed);
+        let sketch = learn(config.reservoir_rows(1500), dim, &clusters(3000, 1));
+        let hasher = |rotation| directions(&sketch.hasher_with(bits, rotation).unwrap());
+        let principal = hasher(Rotation::None);
+        let v = centred_sample(&sketch) * &principal;
+        let start = principal.transpose() * hasher(Rotation::Random);
+        let reached = itq_value(&v, &(principal.transpose() * hasher(Rotation::Itq)));
+        let mut rotation = start.clone();
+        let mut values = vec![itq_value(&v, &rotation)];
+        for _ in 0..50 {
+            rotation = itq_round(&v, &rotation);
+            values.push(itq_value(&v, &rotation));
+        }
+        let gained = |value: f64| (value - values[0]) / (values[50] - values[0]);
+        eprintln!(
+            "seed {seed}: {:.4} after 1 round, {:.4} after 25",
+            gained(values[1]),
+            gained(values[25])
+        );
+        // The test can tell: early rounds have gained clearly less.
+        assert!(gained(values[1]) < 0.7 && gained(values[5]) < 0.97);
+        // Signs in single precision may take another way at the end of it.
+        let got = gained(reached);
+        assert!((got - 1.0).abs() < 0.02, "seed {seed}: gained {got} of what fifty rounds gain");
+    }
+}
+
+/// Whatever the directions: where ITQ has ended, more rounds find nearly nothing.
+#[test]
+fn further_rounds_of_itq_find_little() {
+    let (dim, bits) = (24, 12);
+    for (method, rotation) in
+        LEARNERS.into_iter().flat_map(|m| [(m, Rotation::Itq), (m, Rotation::Refined)])
+    {
+        let config = Config::new(dim).sketch_rows(2 * bits).block_rows(64).method(method).seed(4);
+        let sketch = learn(config.reservoir_rows(1500), dim, &clusters(3000, 2));
+        let hasher = |rotation| directions(&sketch.hasher_with(bits, rotation).unwrap());
+        let v = centred_sample(&sketch) * hasher(rotation);
+        let mut turn = Mat::<f64>::identity(bits, bits);
+        let before = itq_value(&v, &turn);
+        for _ in 0..30 {
+            turn = itq_round(&v, &turn);
+        }
+        let more = itq_value(&v, &turn) / before - 1.0;
+        eprintln!("{method:?} {rotation:?}: thirty more rounds gain {more:.1e}");
+        assert!((0.0..1e-2).contains(&more), "{method:?} {rotation:?}: {more}");
+        // And it is worth something: the random rotation is far from it.
+        let random = centred_sample(&sketch) * hasher(Rotation::Random);
+        let random = itq_value(&random, &Mat::identity(bits, bits));
+        assert!(before > 1.01 * random, "{method:?} {rotation:?}: {before}, random {random}");
+    }
+}
+
+/// The directions of OSH with room for all of them do not depend on the seed, so differences are the rotation's. Two
+/// independent uniform rotations of r bits differ by |R - S|^2 = 2 r - 2 tr R'S, and the trace has variance 1.
+#[test]
+fn rotations_and_random_directions_follow_the_seed() {
+    let (dim, bits) = (24, 12);
+    let data = clusters(3000, 3);
+    let of = |method, rotation, seed, rows: &[f32]| {
+        let config = Config::new(dim).sketch_rows(2 * dim).method(method).seed(seed);
+        directions(&learn(config, dim, rows).hasher_with(bits, rotation).unwrap())
+    };
+    let fixed = of(Method::Osh, Rotation::None, 1, &data);
+    assert_eq!(fixed, of(Method::Osh, Rotation::None, 2, &data));
+    for rotation in [Rotation::Random, Rotation::Isotropic, Rotation::Itq, Rotation::Refined] {
+        let [a, b, again] = [1, 2, 1].map(|seed| of(Method::Osh, rotation, seed, &data));
+        assert_eq!(a, again);
+        let far = (&a - &b).squared_norm_l2();
+        let expected = 2.0 * bits as f64;
+        let least = if rotation == Rotation::Random { expected - 8.0 } else { expected / 4.0 };
+        assert!((least..expected + 8.0).contains(&far), "{rotation:?}: {far}");
+    }
+    let [a, b] = [1, 2].map(|seed| of(Method::Lsh, Rotation::None, seed, &data));
+    let far = (a - b).squared_norm_l2() / (2 * dim * bits) as f64;
+    assert!((far - 1.0).abs() < 4.0 * (2.0 / (dim * bits) as f64).sqrt(), "{far}");
+    // Three rows have two directions; the other ten are drawn.
+    let few = &data[..3 * dim];
+    let [a, b] = [1, 2].map(|seed| of(Method::Osh, Rotation::None, seed, few));
+    let far = |k: usize| (a.col(k) - b.col(k)).squared_norm_l2();
+    assert!(far(0) < 1e-9 && far(1) < 1e-9, "{} {}", far(0), far(1));
+    assert!((2..bits).all(|k| far(k) > 0.1));
+}
+
+/// Directions that the rows have are found however much smaller than the largest they are, down to single precision;
+/// what is only its rounding is not counted.
+#[test]
+fn small_directions_count_and_rounding_does_not() {
+    let (n, dim) = (24, 8);
+    let mut random = Random(6);
+    for method in LEARNERS {
+        let config = || Config::new(dim).sketch_rows(2 * n).block_rows(64).method(method);
+        // Deviations from 1 to 1e-5 along the axes.
+        let deviation = |j: usize| 10f64.powf(-5.0 * j as f64 / (dim - 1) as f64);
+        let data: Vec<f32> =
+            (0..n * dim).map(|e| (random.normal() * deviation(e % dim)) as f32).collect();
+        let hasher = learn(config(), dim, &data).hasher_with(dim, Rotation::None).unwrap();
+        assert_eq!(hasher.rank(), dim, "{method:?}");
+        for j in 0..dim {
+            let along = hasher.direction(j)[j];
+            assert!(along > 0.5, "{method:?}: direction {j} has {along} along its axis");
+        }
+        // Three directions, none along an axis: the others are rounding.
+        let basis = random.orthonormal(3, dim);
+        let flat: Vec<f32> = (0..n)
+            .flat_map(|_| {
+                let z = [(); 3].map(|()| random.normal());
+                let row = (0..dim).map(|j| (0..3).map(|k| z[k] * basis[k][j]).sum::<f64>() as f32);
+                row.collect::<Vec<_>>()
+            })
+            .collect();
+        let hasher = learn(config(), dim, &flat).hasher_with(dim, Rotation::None).unwrap();
+        assert_eq!(hasher.rank(), 3, "{method:?}");
+    }
+}
+
+/// A planted direction of a thousandth of the largest's deviation, seen through many shrinks and blocks.
+#[test]
+fn a_small_direction_survives_a_long_stream() {
+    let (n, dim) = (20_000, 32);
+    let data = planted(n, dim, 1, 1e4, 7);
+    let mut random = Random(70);
+    let small = {
+        let mut v = random.orthonormal(1, dim).remove(0);
+        let along = dot(&v, &data.basis[0]);
+        v.iter_mut().zip(&data.basis[0]).for_each(|(x, u)| *x -= along * u);
+        let length = dot(&v, &v).sqrt();
+        v.iter_mut().for_each(|x| *x /= length);
+        v
+    };
+    let mut rows = data.rows;
+    for row in rows.chunks_exact_mut(dim) {
+        let z = 5e-3 * random.normal();
+        row.iter_mut().zip(&small).for_each(|(x, u)| *x += (z * u) as f32);
+    }
+    for method in LEARNERS {
+        let config = Config::new(dim).sketch_rows(16).block_rows(256).method(method);
+        let hasher = learn(config, dim, &rows).hasher_with(2, Rotation::None).unwrap();
+        let cosine = common::cosine(&[data.basis[0].clone(), small.clone()], &hasher);
+        eprintln!("{method:?}: cosine {cosine:.6}");
+        assert!(cosine > 0.99, "{method:?}: {cosine}");
+    }
+}
