@@ -118,6 +118,28 @@ fn the_merged_sample_is_drawn_from_all_workers_alike() {
     }
 }
 
+/// The merged sketch is that of all rows, and its certificate holds, whichever of the sizes comes first.
+#[test]
+fn sketches_of_different_sizes_merge_to_the_smallest() {
+    let (n, dim) = (3000, 24);
+    let data = planted(n, dim, 6, 3.0, 4).rows;
+    let (_, exact) = common::scatter(&data, dim);
+    for sizes in [[40, 16, 24], [16, 24, 40], [24, 40, 16]] {
+        let parts: Vec<Sketch> = data
+            .chunks_exact(n / 3 * dim)
+            .zip(sizes)
+            .zip(0..)
+            .map(|((rows, l), worker)| {
+                let config = Config::new(dim).sketch_rows(l).method(Method::Osh).worker(worker);
+                learn(config, dim, rows)
+            })
+            .collect();
+        let merged = Sketch::merge(&parts).unwrap();
+        assert_eq!((merged.sketch_rows(), merged.rows()), (16, n as u64));
+        common::check_certificate(&exact, &merged);
+    }
+}
+
 /// A half has 11 bits: relative to the first row, no entry is off by more than 2^-11 of the row's largest.
 #[test]
 fn sampled_rows_are_the_rows_to_half_precision() {
@@ -150,12 +172,13 @@ fn sampled_rows_are_the_rows_to_half_precision() {
     }
 }
 
-/// A block with two rows that are not zero, x e_1 and y e_2 with x^2 = y^2 = 1, compresses to a Gram matrix whose
-/// entry (1, 2) is, but for its sign, the Walsh transform of the sample at one place:
-/// w = sum_k (-1)^popcount(rho_k AND (i XOR j)) / q. Over independent samples of q of m rows, w has the mean of an
-/// even law with E w^2 = (m - q) / (q (m - 1)). Every block has columns of its own, and the sketch has room for all of
-/// them, so that one run tells w of every block.
-fn walsh_of_blocks(blocks: usize, seed: u64, worker: u64) -> Vec<f64> {
+/// A block with two rows that are not zero, e_1 and e_2, compresses to a Gram matrix with ones on the diagonal, whose
+/// entry (1, 2) tells of the transform. For the SRHT it is, but for its sign, the Walsh transform of the sample at one
+/// place: w = sum_k (-1)^popcount(rho_k AND (i XOR j)) / q. Over independent samples of q of m rows, w has the mean 0
+/// and E w^2 = (m - q) / (q (m - 1)). For the sparse embedding it is 1 or -1 where the two rows share a bucket, which has
+/// the chance 1 / q, else 0. Every block has columns of its own, and the sketch has room for all of them, so that one
+/// run tells this entry of every block.
+fn pair_in_blocks(method: Method, blocks: usize, seed: u64, worker: u64) -> Vec<f64> {
     let (q, m, dim) = (64, 256, 2 * blocks);
     assert!(dim <= q);
     // Rows of zeros until blocks have their full size, wherever they begin.
@@ -166,14 +189,18 @@ fn walsh_of_blocks(blocks: usize, seed: u64, worker: u64) -> Vec<f64> {
         data[(row + 3) * dim + 2 * block] = 1.0;
         data[(row + 8) * dim + 2 * block + 1] = 1.0;
     }
-    let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).seed(seed).worker(worker);
-    let b = double(learn(config, dim, &data).sketched(), dim);
+    let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).method(method);
+    let learned = [1, 2].map(|threads| {
+        learn(config.clone().seed(seed).worker(worker).threads(threads), dim, &data)
+    });
+    assert_eq!(learned[0].sketched(), learned[1].sketched());
+    let b = double(learned[0].sketched(), dim);
     let gram = |i: usize, j: usize| b.iter().map(|row| row[i] * row[j]).sum::<f64>();
     for i in 0..dim {
         // The mean that is taken off is at most 1 / 8192.
-        assert!((gram(i, i) - 1.0).abs() < 0.02, "{i}: {}", gram(i, i));
+        assert!((gram(i, i) - 1.0).abs() < 0.02, "{method:?} {i}: {}", gram(i, i));
         for j in (i + 1..dim).filter(|j| i / 2 != j / 2) {
-            assert!(gram(i, j).abs() < 0.02, "{i} {j}: {}", gram(i, j));
+            assert!(gram(i, j).abs() < 0.02, "{method:?} {i} {j}: {}", gram(i, j));
         }
     }
     (0..blocks).map(|block| gram(2 * block, 2 * block + 1)).collect()
@@ -183,7 +210,8 @@ fn walsh_of_blocks(blocks: usize, seed: u64, worker: u64) -> Vec<f64> {
 fn every_block_worker_and_seed_has_a_transform_of_its_own() {
     let (q, m, blocks) = (64.0, 256.0, 30);
     let law: f64 = (m - q) / (q * (m - 1.0));
-    let runs = [(1, 0), (1, 1), (2, 0)].map(|(seed, worker)| walsh_of_blocks(blocks, seed, worker));
+    let runs = [(1, 0), (1, 1), (2, 0)]
+        .map(|(seed, worker)| pair_in_blocks(Method::Frosh, blocks, seed, worker));
     let many = (3 * blocks) as f64;
     let all: Vec<f64> = runs.concat();
     // w^2 has about twice the variance of its mean squared, as for a normal law.
@@ -191,20 +219,89 @@ fn every_block_worker_and_seed_has_a_transform_of_its_own() {
     assert!((square / law - 1.0).abs() < 4.0 * (2.0 / many).sqrt(), "{square} against {law}");
     let negative = all.iter().filter(|w| **w < 0.0).count() as f64;
     assert!((negative - many / 2.0).abs() < 4.0 * many.sqrt() / 2.0, "{negative} of {many}");
-    // w is a multiple of 2 / q, so chance makes some equal: 2 / q in units of a deviation is the chance of the
-    // likeliest value, and pairs meet half as often in magnitude for each sign. One sample for all would make all equal.
-    let chance = 2.0 * (2.0 / q) / (law * std::f64::consts::TAU).sqrt();
+    // w is a multiple of 2 / q, so by chance some are equal but for the sign: about one pair in six, if w is like a
+    // normal number. One sample for all blocks would make all pairs equal.
     let meet = |a: &[f64], b: &[f64]| {
         let pairs = a.iter().zip(b);
-        pairs.filter(|(a, b)| (a.abs() - b.abs()).abs() < 0.01).count() as f64
+        pairs.filter(|(a, b)| (a.abs() - b.abs()).abs() < 0.01).count()
     };
     for run in &runs {
         let met = meet(run, &run[1..]);
-        assert!(met < blocks as f64 * 2.0 * chance, "{met} blocks are like the one before");
+        assert!(met < blocks / 2, "{met} of {blocks} blocks are like the one before");
     }
     for (a, b) in [(0, 1), (0, 2), (1, 2)] {
         let met = meet(&runs[a], &runs[b]);
-        assert!(met < blocks as f64 * 2.0 * chance, "{met} blocks of {a} are like those of {b}");
+        assert!(met < blocks / 2, "{met} of {blocks} blocks of {a} are like those of {b}");
+    }
+}
+
+#[test]
+fn rows_of_a_block_share_buckets_by_chance() {
+    let (q, blocks) = (64.0, 30);
+    let runs: Vec<f64> = (0..12)
+        .flat_map(|seed| pair_in_blocks(Method::FroshSparse, blocks, seed, seed % 2))
+        .collect();
+    assert!(runs.iter().all(|x| x.abs() < 0.02 || (x.abs() - 1.0).abs() < 0.02), "{runs:?}");
+    let expected = runs.len() as f64 / q;
+    let shared = runs.iter().filter(|x| x.abs() > 0.5).count() as f64;
+    assert!((shared - expected).abs() < 4.0 * expected.sqrt(), "{shared} of {}", runs.len());
+}
+
+/// Rows far from zero with a mean that moves from block to block: what is compressed must be about the mean, and on
+/// average over seeds it is the scatter of the rows. The sketch has room for all directions.
+#[test]
+fn the_mean_is_taken_off_through_the_compression() {
+    let (n, dim, m, seeds) = (3000, 6, 64, 40);
+    let mut random = Random(9);
+    let data: Vec<f32> = (0..n * dim)
+        .map(|e| {
+            let drift = 3.0 * (e / dim) as f64 / n as f64;
+            (20.0 + drift + random.normal() / (1.0 + (e % dim) as f64)) as f32
+        })
+        .collect();
+    let (mean, exact) = common::scatter(&data, dim);
+    for method in LEARNERS {
+        let mut average = Mat::<f64>::zeros(dim, dim);
+        for seed in 0..seeds {
+            let config = Config::new(dim).sketch_rows(16).block_rows(m).method(method).seed(seed);
+            // The stream ends at different places of a block.
+            let cut = (n - seed as usize % 20) * dim;
+            let sketch = learn(config, dim, &data[..cut]);
+            assert!(difference(sketch.mean(), &mean) < 0.03, "{method:?}: {:?}", sketch.mean());
+            let b = double(sketch.sketched(), dim);
+            let b = Mat::from_fn(b.len(), dim, |i, j| b[i][j]);
+            average += b.transpose() * &b * faer::Scale(1.0 / seeds as f64);
+        }
+        let off = (average - &exact).norm_l2() / exact.norm_l2();
+        eprintln!("{method:?}: off by {off:.4}");
+        // 47 blocks, 8 rows of each and 40 seeds leave about 2 / sqrt(47 * 8 * 40), and the ends of streams a hundredth.
+        assert!(off < 0.05, "{method:?}: {off}");
+    }
+}
+
+/// A stream that ends in a block: what waits counts as the rows it is, and the rest of the block is not there.
+#[test]
+fn a_stream_may_end_anywhere_in_a_block() {
+    let (dim, q, m) = (4, 8, 64);
+    for method in [Method::Frosh, Method::FroshSparse] {
+        for n in [m + 9, m + 16, 2 * m - 1, 2 * m, 2 * m + 1, 2 * m + 17] {
+            let mut random = Random(n as u64);
+            let data: Vec<f32> = (0..n * dim).map(|_| (5.0 + random.normal()) as f32).collect();
+            let (mean, exact) = common::scatter(&data, dim);
+            let mut average = Mat::<f64>::zeros(dim, dim);
+            let seeds = 400;
+            for seed in 0..seeds {
+                let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).method(method);
+                let sketch = learn(config.seed(seed).threads(1), dim, &data);
+                assert!(difference(sketch.mean(), &mean) < 1e-5, "{method:?} {n}");
+                let b = double(sketch.sketched(), dim);
+                let b = Mat::from_fn(b.len(), dim, |i, j| b[i][j]);
+                average += b.transpose() * &b * faer::Scale(1.0 / seeds as f64);
+            }
+            // One seed errs by at most sqrt(2 / q) of the trace; 400 by a twentieth of that.
+            let off = (average - &exact).norm_l2() / common::trace(&exact);
+            assert!(off < 4.0 * (2.0 / (q as f64 * seeds as f64)).sqrt(), "{method:?} {n}: {off}");
+        }
     }
 }
 
@@ -352,35 +449,43 @@ fn itq_reaches_what_fifty_rounds_of_the_definition_reach() {
         );
         // The test can tell: early rounds have gained clearly less.
         assert!(gained(values[1]) < 0.7 && gained(values[5]) < 0.97);
-        // Signs in single precision may take another way at the end of it.
+        // Signs in single precision may take another way towards the end.
         let got = gained(reached);
-        assert!((got - 1.0).abs() < 0.02, "seed {seed}: gained {got} of what fifty rounds gain");
+        assert!((0.95..1.2).contains(&got), "seed {seed}: {got} of what fifty rounds gain");
     }
 }
 
-/// Whatever the directions: where ITQ has ended, more rounds find nearly nothing.
+/// Whatever the directions: where ITQ has ended, more rounds find little; where it has only begun, they find much.
 #[test]
 fn further_rounds_of_itq_find_little() {
-    let (dim, bits) = (24, 12);
-    for (method, rotation) in
-        LEARNERS.into_iter().flat_map(|m| [(m, Rotation::Itq), (m, Rotation::Refined)])
-    {
-        let config = Config::new(dim).sketch_rows(2 * bits).block_rows(64).method(method).seed(4);
-        let sketch = learn(config.reservoir_rows(1500), dim, &clusters(3000, 2));
-        let hasher = |rotation| directions(&sketch.hasher_with(bits, rotation).unwrap());
-        let v = centred_sample(&sketch) * hasher(rotation);
-        let mut turn = Mat::<f64>::identity(bits, bits);
-        let before = itq_value(&v, &turn);
-        for _ in 0..30 {
-            turn = itq_round(&v, &turn);
-        }
-        let more = itq_value(&v, &turn) / before - 1.0;
-        eprintln!("{method:?} {rotation:?}: thirty more rounds gain {more:.1e}");
-        assert!((0.0..1e-2).contains(&more), "{method:?} {rotation:?}: {more}");
-        // And it is worth something: the random rotation is far from it.
-        let random = centred_sample(&sketch) * hasher(Rotation::Random);
-        let random = itq_value(&random, &Mat::identity(bits, bits));
-        assert!(before > 1.01 * random, "{method:?} {rotation:?}: {before}, random {random}");
+    let (dim, bits, seeds) = (24, 12, 6);
+    let kinds = [Rotation::Itq, Rotation::Refined, Rotation::Random];
+    for method in LEARNERS {
+        let [itq, refined, random] = kinds.map(|rotation| {
+            let more = (0..seeds).map(|seed| {
+                let config = Config::new(dim).sketch_rows(2 * bits).block_rows(64).method(method);
+                let config = config.seed(seed).reservoir_rows(1500);
+                let sketch = learn(config, dim, &clusters(3000, 2));
+                let hasher = sketch.hasher_with(bits, rotation).unwrap();
+                let v = centred_sample(&sketch) * directions(&hasher);
+                let mut turn = Mat::<f64>::identity(bits, bits);
+                if rotation == Rotation::Random {
+                    turn = itq_round(&v, &turn);
+                }
+                let before = itq_value(&v, &turn);
+                (0..30).for_each(|_| turn = itq_round(&v, &turn));
+                itq_value(&v, &turn) / before - 1.0
+            });
+            more.sum::<f64>() / seeds as f64
+        });
+        eprintln!(
+            "{method:?}: thirty more rounds gain {itq:.4} (ITQ), {refined:.4} (refined), {random:.4} (after one round)"
+        );
+        assert!(random > 0.02, "{method:?}: {random}");
+        assert!(
+            itq < random / 3.0 && refined < random / 3.0,
+            "{method:?}: {itq}, {refined}, {random}"
+        );
     }
 }
 
