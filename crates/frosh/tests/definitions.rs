@@ -118,6 +118,25 @@ fn the_merged_sample_is_drawn_from_all_workers_alike() {
     }
 }
 
+/// Rows far from zero keep their digits beside a worker without rows, whichever of them comes first.
+#[test]
+fn an_empty_worker_leaves_the_sample_as_it_is() {
+    let dim = 3;
+    let mut random = Random(10);
+    let rows: Vec<f32> = (0..400 * dim).map(|_| (1e4 + random.normal()) as f32).collect();
+    let config = |worker| Config::new(dim).sketch_rows(6).reservoir_rows(100).worker(worker);
+    let full = learn(config(1), dim, &rows);
+    let want = sample(&full);
+    for worker in [0, 2] {
+        let empty = learn::<f32>(config(worker), dim, &[]);
+        let got = sample(&Sketch::merge([&full, &empty]).unwrap());
+        assert_eq!(got.keys, want.keys);
+        for (got, want) in got.rows.iter().zip(&want.rows) {
+            assert!(difference(got, want) < 0.01, "{got:?} {want:?}");
+        }
+    }
+}
+
 /// The merged sketch is that of all rows, and its certificate holds, whichever of the sizes comes first.
 #[test]
 fn sketches_of_different_sizes_merge_to_the_smallest() {
