@@ -508,6 +508,38 @@ fn further_rounds_of_itq_find_little() {
     }
 }
 
+/// A slowly falling spectrum, of which the shrinks take much: the refined hasher holds more of the variance than the
+/// sketch's own directions do, which all other rotations keep. It is the default.
+#[test]
+fn refined_hashers_hold_more_of_a_flat_spectrum() {
+    let (n, dim, bits) = (6000, 96, 16);
+    let mut random = Random(11);
+    let data: Vec<f32> = (0..n * dim)
+        .map(|e| (3.0 + random.normal() / (1.0 + (e % dim) as f64).powf(0.4)) as f32)
+        .collect();
+    let (_, exact) = common::scatter(&data, dim);
+    let values = exact.self_adjoint_eigenvalues(faer::Side::Lower).unwrap();
+    let best: f64 = values[dim - bits..].iter().sum();
+    for method in LEARNERS {
+        let config = Config::new(dim).sketch_rows(2 * bits).block_rows(256).method(method);
+        let sketch = learn(config, dim, &data);
+        let held = |rotation| {
+            let w = directions(&sketch.hasher_with(bits, rotation).unwrap());
+            common::trace(&(w.transpose() * &exact * &w)) / best
+        };
+        let own = held(Rotation::None);
+        for rotation in [Rotation::Random, Rotation::Isotropic, Rotation::Itq] {
+            assert!((held(rotation) - own).abs() < 1e-5, "{method:?} {rotation:?}");
+        }
+        let refined = held(Rotation::Refined);
+        eprintln!("{method:?}: {own:.3} of the best, refined {refined:.3}");
+        assert!(own < 0.95 && refined > 0.5 + own / 2.0, "{method:?}: {own} to {refined}");
+        let [default, chosen] =
+            [sketch.hasher(bits), sketch.hasher_with(bits, Rotation::Refined)].map(Result::unwrap);
+        assert_eq!((default.id(), default.rotation()), (chosen.id(), Rotation::Refined));
+    }
+}
+
 /// The directions of OSH with room for all of them do not depend on the seed, so differences are the rotation's. Two
 /// independent uniform rotations of r bits differ by |R - S|^2 = 2 r - 2 tr R'S, and the trace has variance 1.
 #[test]
