@@ -31,6 +31,8 @@ SOURCE = "crates/frosh/src"
 # on real data, which take minutes.
 STAGES = [
     ("definitions", []),
+    ("rotations", []),
+    ("codes", []),
     ("frosh", ["--skip", "index::", "--skip", "hamming::", "--skip", "evaluation::"]),
     ("promises", []),
     ("files", []),
