@@ -9,9 +9,8 @@ mod sample;
 
 use common::{Random, dot, learn, planted};
 use faer::Mat;
-
-use half::f16;
-use safetensors::SafeTensors;
+use frosh::{Config, Method, Metric, Rotation, Sketch};
+use sample::sample;
 
 const LEARNERS: [Method; 3] = [Method::Frosh, Method::FroshSparse, Method::Osh];
 
