@@ -19,6 +19,10 @@
 //! seven bytes are worth much more as bits (`docs/quality.md`). Directions are learned and fewer than
 //! dimensions. LSH's Gaussian directions are not orthonormal: its gain is divided by the number of bits.
 //!
+//! **Scales.** One strange row in the sample must not stretch the steps of all others, so a scale leaves a share of the
+//! sampled rows out at each end: as much as equal steps with the least squared error leave out of a normal distribution
+//! (Max, 1960; [`NORM_TAIL`], [`RATIO_TAIL`]). What is off the scale gets its nearest end.
+//!
 //! Models of an earlier time have a byte for each factor; they are read, and go on to make two.
 //!
 //! **Cost.** One byte a row. Encoding: one more pass over the row. 0 stands for the mean itself.
@@ -34,6 +38,15 @@ const NORMS: usize = 28;
 const RATIOS: usize = 9;
 /// Values of a factor that has a byte of its own; code 0 is zero.
 const ALONE: usize = 255;
+/// The share of a normal distribution beyond each end of the [`NORMS`] equally spaced values that have the least squared
+/// error for it; the same for [`RATIOS`]. These ends lie at 2.84 and 2.135 deviations.
+const NORM_TAIL: f64 = 0.002_25;
+const RATIO_TAIL: f64 = 0.016_4;
+/// A small sample leaves at most one row in so many out at each end; fewer rows than that are all on the scale.
+const LEFT_OUT: usize = 10;
+/// A scale goes no further below its median than this. A squared norm that is taken for (median / 16)^2 is off by 1/256
+/// of a usual one, so finer steps down there are worth nothing, however many rows are that short.
+const SHORTEST: f64 = 16.0;
 
 /// Equal steps on a logarithmic scale from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,14 +56,15 @@ pub(crate) struct LogScale {
 }
 
 impl LogScale {
-    /// A scale that just holds these positive values; `None` if there are none.
-    pub(crate) fn around(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let (mut low, mut high) = (f64::INFINITY, 0f64);
-        for value in values.filter(|v| *v > 0.0 && v.is_finite()) {
-            low = low.min(value);
-            high = high.max(value);
-        }
-        (low <= high).then_some(Self { low, high })
+    /// A scale for values like these, of which it leaves the share `tail` out at each end. Only positive ones count;
+    /// `None` if there are none.
+    pub(crate) fn around(values: impl Iterator<Item = f64>, tail: f64) -> Option<Self> {
+        let mut values: Vec<f64> = values.filter(|v| *v > 0.0 && v.is_finite()).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let n = values.len();
+        let cut = ((tail * n as f64).ceil() as usize).min(n / LEFT_OUT);
+        let (low, high) = (*values.get(cut)?, values[n - 1 - cut]);
+        Some(Self { low: low.max(values[(n - 1) / 2] / SHORTEST), high })
     }
 
     /// The nearest of `count` values; the first or the last for what is off the scale.
@@ -82,11 +96,12 @@ pub(crate) enum Scales {
 }
 
 impl Scales {
-    /// Scales that hold the factors of sampled rows; none without rows, or where all are the mean.
+    /// Scales for rows like the sampled ones, of which these are the factors; none without rows, or where all are the
+    /// mean.
     pub(crate) fn around(sample: &[Factors], beyond: f64) -> Option<Self> {
         Some(Scales::Joint {
-            norm: LogScale::around(sample.iter().map(|f| f.norm))?,
-            ratio: LogScale::around(sample.iter().map(|f| f.gain / f.norm))?,
+            norm: LogScale::around(sample.iter().map(|f| f.norm), NORM_TAIL)?,
+            ratio: LogScale::around(sample.iter().map(|f| f.gain / f.norm), RATIO_TAIL)?,
             beyond,
         })
     }
@@ -227,95 +242,4 @@ pub(crate) fn square_norm(row: &[f32], centre: &[f32]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SPREAD: LogScale = LogScale { low: 0.5, high: 20.0 };
-
-    #[test]
-    fn a_scale_is_within_half_a_step_inside_its_range_and_clamps_outside() {
-        let scale = LogScale::around([0.5, 20.0, 0.0, f64::NAN].into_iter()).unwrap();
-        assert_eq!(scale, SPREAD);
-        for count in [RATIOS, NORMS, ALONE] {
-            let step = 40f64.ln() / (count - 1) as f64;
-            for i in 0..1000 {
-                let value = 0.5 * 40f64.powf(f64::from(i) / 999.0);
-                let back = scale.value(scale.place(value, count), count);
-                assert!((back / value).ln().abs() <= step * 0.500_01, "{value} {back}");
-            }
-            assert_eq!((scale.place(1e-9, count), scale.place(1e9, count)), (0, count - 1));
-        }
-        assert!(LogScale::around([0.0].into_iter()).is_none());
-        // One value only is a range all the same.
-        let one = LogScale::around([3.0].into_iter()).unwrap();
-        assert!(one.is_possible());
-        assert_eq!((one.place(3.0, 9), one.place(8.0, 9), one.value(0, 9)), (0, 8, 3.0));
-    }
-
-    #[test]
-    fn factors_come_back_within_half_a_step_of_each_scale() {
-        let ratio = LogScale { low: 0.1, high: 0.3 };
-        let gain = LogScale { low: 0.05, high: 6.0 };
-        let scales = [
-            (
-                Scales::Joint { norm: SPREAD, ratio, beyond: 0.2 },
-                40f64.ln() / 27.0,
-                3f64.ln() / 8.0,
-            ),
-            (Scales::Apart { norm: SPREAD, gain }, 40f64.ln() / 254.0, 120f64.ln() / 254.0),
-        ];
-        for (scales, norm_step, gain_step) in scales {
-            let scales = scales.checked().unwrap();
-            let tables = scales.tables();
-            let mut bytes = vec![9u8; scales.bytes()];
-            for i in 0..40 {
-                for j in 0..40 {
-                    let norm = 0.5 * 40f64.powf(f64::from(i) / 39.0);
-                    let gain = norm * 0.1 * 3f64.powf(f64::from(j) / 39.0);
-                    scales.encode(Factors { norm, gain }, &mut bytes);
-                    let far = |table: usize, byte: u8, value: f64| {
-                        (f64::from(tables[table][usize::from(byte)]) / value).ln().abs()
-                    };
-                    assert!(far(0, bytes[0], norm) <= norm_step * 0.500_01);
-                    // The ratio is to the norm that is kept, which has its own half step.
-                    let last = bytes[bytes.len() - 1];
-                    assert!(far(1, last, gain) <= (norm_step + gain_step) * 0.500_01);
-                }
-            }
-            scales.encode(Factors { norm: 0.0, gain: 0.0 }, &mut bytes);
-            assert!(bytes.iter().all(|b| *b == 0));
-            assert_eq!((tables[0][0], tables[1][0]), (0.0, 0.0));
-            assert!(tables.iter().flatten().all(|x| x.is_finite()));
-            // A row across all directions: as far as the scale goes, and no further.
-            scales.encode(Factors { norm: 1e9, gain: 0.0 }, &mut bytes);
-            assert!((tables[0][usize::from(bytes[0])] - 20.0).abs() < 1e-4);
-        }
-        let wrong = LogScale { low: 2.0, high: 1.0 };
-        assert!(Scales::Joint { norm: SPREAD, ratio: wrong, beyond: 0.0 }.checked().is_err());
-        assert!(Scales::Apart { norm: wrong, gain }.checked().is_err());
-        for beyond in [-0.1, 1.1, f64::NAN] {
-            assert!(Scales::Joint { norm: SPREAD, ratio, beyond }.checked().is_err());
-        }
-    }
-
-    #[test]
-    fn the_estimate_is_exact_where_the_row_is_the_query() {
-        let u = [0.5f32, -2.0, 1.0, -0.25];
-        let norm: f64 = u.iter().map(|x| f64::from(x * x)).sum();
-        let factors = Factors::new(norm, &u, 1.0, 0.0);
-        let s: f32 = u.iter().map(|x| x.abs()).sum();
-        assert!((2.0 * norm - 2.0 * factors.gain * f64::from(s)).abs() < 1e-6);
-        assert_eq!(Factors::new(0.0, &[0.0; 4], 1.0, 0.5), Factors { norm: 0.0, gain: 0.0 });
-    }
-
-    #[test]
-    fn the_square_norm_is_the_sum_of_squares() {
-        for len in [1, 15, 16, 17, 100] {
-            let row: Vec<f32> = (0..len).map(|i| i as f32 * 0.5).collect();
-            let centre: Vec<f32> = (0..len).map(|i| (i % 7) as f32).collect();
-            let want: f64 =
-                row.iter().zip(&centre).map(|(x, c)| f64::from(x - c) * f64::from(x - c)).sum();
-            assert!((square_norm(&row, &centre) - want).abs() <= 1e-5 * want);
-        }
-    }
-}
+mod tests;
