@@ -68,6 +68,7 @@ mod sketch;
 mod sketcher;
 mod sparse_embedding;
 mod srht;
+mod trial;
 mod whole;
 
 pub use codes::{Codes, HasherId, Neighbour};

@@ -1,4 +1,5 @@
 use super::*;
+use crate::factors::Scales;
 use crate::{Config, Method, Metric, Rotation, Sketcher};
 
 const DIM: usize = 24;
@@ -54,6 +55,10 @@ fn scores_equal_their_definitions() {
         assert_eq!(queries.codes(), &hasher.encode(Rows::new(&asked, DIM).unwrap()).unwrap());
         let share = if method == Method::Lsh { 1.0 / bits as f64 } else { 1.0 };
         let tables = hasher.scales().unwrap().tables();
+        let ends = match hasher.scales().unwrap() {
+            Scales::Joint { norm, ratio, .. } => [norm, ratio].map(|scale| (scale.low, scale.high)),
+            Scales::Apart { .. } => unreachable!("new scales are joint"),
+        };
         assert_eq!(codes.stored_bytes_per_row(), codes.bytes_per_row() + 1);
         for (q, query) in asked.chunks(DIM).enumerate() {
             let (y, v) = oracle(&hasher, query);
@@ -72,8 +77,11 @@ fn scores_equal_their_definitions() {
                                 // The values that the row's byte stands for: near the true ones.
                                 let byte = usize::from(codes.factors.as_ref().unwrap().data[i]);
                                 let kept = |t: usize| f64::from(tables[t][byte]);
-                                assert!((kept(0) / square(&x).sqrt()).ln().abs() < 0.1);
-                                assert!((kept(1) / gain).ln().abs() < 0.2);
+                                // What is off the scales has their nearest end.
+                                let norm = square(&x).sqrt().clamp(ends[0].0, ends[0].1);
+                                let ratio = (gain / square(&x).sqrt()).clamp(ends[1].0, ends[1].1);
+                                assert!((kept(0) / norm).ln().abs() < 0.1);
+                                assert!((kept(1) / (norm * ratio)).ln().abs() < 0.2);
                                 let want = kept(0).powi(2) + square(&y) - 2.0 * kept(1) * s;
                                 (want, 1e-4 * (square(&x) + square(&y)))
                             }
@@ -162,6 +170,21 @@ fn bounds_by_bytes_change_no_answer() {
             }
         }
     }
+}
+
+#[test]
+fn queries_that_are_no_rows_of_the_model_are_refused() {
+    let hasher = hasher(Method::Frosh, Metric::L2, 16);
+    let ask = |row: &[f32], dim| hasher.queries(&Pool::ONE, Rows::new(row, dim).unwrap());
+    let other = ask(&[0.0; DIM + 1], DIM + 1).unwrap_err();
+    assert!(matches!(other, crate::Error::Dimension { expected: DIM, got } if got == DIM + 1));
+    let mut rows = data(2, 5);
+    for bad in [f32::NAN, f32::INFINITY, 1e30] {
+        rows[DIM + 3] = bad;
+        let refused = ask(&rows, DIM).unwrap_err().to_string();
+        assert!(refused.starts_with("row 1, column 3"), "{refused}");
+    }
+    assert!(ask(&[], DIM).unwrap().is_empty());
 }
 
 #[test]
