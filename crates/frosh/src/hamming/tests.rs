@@ -28,14 +28,23 @@ fn bytes(rows: usize, width: usize, seed: u64) -> Vec<u8> {
     data
 }
 
-fn widths() -> impl Iterator<Item = usize> {
-    (1..=40).chain([48, 63, 64, 65, 96, 127, 128, 200, 256, 511, 512, 1056, 2048])
+fn widths() -> Vec<usize> {
+    // Miri is a thousand times slower: one width for each way through the kernels.
+    if cfg!(miri) {
+        return vec![1, 7, 8, 9, 16, 32, 33, 64, 96];
+    }
+    (1..=40).chain([48, 63, 64, 65, 96, 127, 128, 200, 256, 511, 512, 1056, 2048]).collect()
+}
+
+/// How many of some cases Miri looks at; everybody else looks at all.
+fn few(cases: usize) -> usize {
+    if cfg!(miri) { cases } else { usize::MAX }
 }
 
 #[test]
 fn every_kernel_counts_the_bits_that_differ() {
     for width in widths() {
-        for rows in [0, 1, 3, 31, 32, 33, 64, 101, 300] {
+        for rows in [0, 1, 3, 33, 101, 31, 32, 64, 300].into_iter().take(few(5)) {
             let (data, queries) = (bytes(rows, width, 3), bytes(3, width, 8));
             let (table, queries) = (Table::new(&data, width), Table::new(&queries, width));
             for q in 0..3 {
@@ -86,7 +95,8 @@ fn every_kernel_counts_the_bits_that_differ() {
 #[test]
 fn planes_find_what_is_below_the_limits() {
     for width in widths() {
-        for (rows, asked) in [(1, 1), (63, 2), (64, 3), (130, 4), (200, 4)] {
+        for (rows, asked) in [(1, 1), (130, 4), (63, 2), (64, 3), (200, 4)].into_iter().take(few(2))
+        {
             let (data, queries) = (bytes(rows, width, 5), bytes(4, width, 9));
             let (table, queries) = (Table::new(&data, width), Table::new(&queries, width));
             let quad = Quad::new(queries.part(0, asked));

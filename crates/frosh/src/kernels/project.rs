@@ -111,25 +111,28 @@ unsafe fn tile<V: Vector, const M: usize>(
     values: &mut [f32],
 ) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
+    debug_assert!(x.len() >= M * dim && packed.columns.len() == packed.padded() * dim);
     for (g, column) in packed.columns.chunks_exact(dim * GROUP).enumerate() {
+        // One array for each dimension: no pointer is kept from one turn to the next, which after the last turn would
+        // point past the end of the columns.
+        let column = column.as_chunks::<GROUP>().0;
         let mut words = [0u32; M];
         let mut part = 0;
         // Narrow registers take a group in several goes of two registers each.
         while part < GROUP {
-            // SAFETY: `column` holds dim * GROUP floats and x holds M rows; part + 2 registers <=
-            // GROUP because GROUP is a multiple of every 2 * LANES.
+            // SAFETY: `column` holds dim arrays of GROUP floats and x holds M rows; part + 2 registers <= GROUP because
+            // GROUP is a multiple of every 2 * LANES.
             unsafe {
                 let mut sums = [[V::splat(0.0); 2]; M];
-                let mut w = column.as_ptr().add(part);
                 let x = x.as_ptr();
-                for j in 0..dim {
+                for (j, w) in column.iter().enumerate() {
+                    let w = w.as_ptr().add(part);
                     let (w0, w1) = (V::load(w), V::load(w.add(V::LANES)));
                     for (i, s) in sums.iter_mut().enumerate() {
                         let v = V::splat(*x.add(i * dim + j));
                         s[0] = v.mul_add(w0, s[0]);
                         s[1] = v.mul_add(w1, s[1]);
                     }
-                    w = w.add(GROUP);
                 }
                 let t = packed.thresholds.as_ptr().add(g * GROUP + part);
                 let (t0, t1) = (V::load(t), V::load(t.add(V::LANES)));
@@ -185,6 +188,38 @@ mod tests {
                         let want = k < bits && dot > t[k];
                         let got = out[i * bits.div_ceil(8) + k / 8] >> (k % 8) & 1 == 1;
                         assert_eq!(got, want, "{isa:?} n={n} dim={dim} bits={bits} i={i} k={k}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every height of the last tile and every share of the last group, in blocks of memory that end where they do.
+    #[test]
+    fn the_last_rows_and_directions_are_read_to_their_end_and_no_further() {
+        let directions = if cfg!(miri) { vec![1, 33] } else { vec![1, 15, 16, 31, 32, 33, 64, 65] };
+        for (dim, bits) in
+            [1, 2, 3].into_iter().flat_map(|d| directions.iter().map(move |b| (d, *b)))
+        {
+            let w: Box<[f32]> = (0..bits * dim).map(|i| (i * 13 % 7) as f32 - 3.0).collect();
+            let packed = Packed::new(&w, dim, &vec![0.5; bits]);
+            assert_eq!(packed.columns.len(), bits.div_ceil(GROUP) * GROUP * dim);
+            for n in 0..=2 * TILE {
+                let rows: Box<[f32]> = (0..n * dim).map(|i| (i * 5 % 9) as f32 - 4.0).collect();
+                for isa in Isa::every() {
+                    let bytes = bits.div_ceil(8);
+                    let mut out = vec![0xff; n * bytes].into_boxed_slice();
+                    let mut values = vec![f32::NAN; n * packed.padded()].into_boxed_slice();
+                    projections(isa, &packed, &rows, &mut out, &mut values);
+                    for (i, k) in (0..n).flat_map(|i| (0..bits).map(move |k| (i, k))) {
+                        let dot: f32 = (0..dim).map(|j| rows[i * dim + j] * w[k * dim + j]).sum();
+                        assert_eq!(
+                            values[i * packed.padded() + k],
+                            dot - 0.5,
+                            "{isa:?} {n} {bits}"
+                        );
+                        let bit = out[i * bytes + k / 8] >> (k % 8) & 1 == 1;
+                        assert_eq!(bit, dot > 0.5, "{isa:?} {n} {bits}");
                     }
                 }
             }
