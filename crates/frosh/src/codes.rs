@@ -10,6 +10,7 @@
 //! [`hamming`](crate::hamming).
 
 use crate::bytes::Bytes;
+use crate::config::MAX_DIM;
 use crate::error::{Error, Result};
 use crate::factors::Beside;
 use crate::hamming::{Ask, IdSet, Table, distance};
@@ -60,10 +61,11 @@ impl Codes {
         Self { bits, hasher, data, factors: None }
     }
 
-    /// Packed codes that were kept elsewhere, as those of `hasher`: `bits` bits each, in the layout above.
+    /// Packed codes that were kept elsewhere, as those of `hasher`: `bits` bits each, from 1 to 2^24, in the layout
+    /// above.
     pub fn from_packed(hasher: HasherId, bits: usize, data: Vec<u8>) -> Result<Self> {
-        if bits == 0 {
-            return Err(Error::setting("bits", bits, "a code has at least one bit"));
+        if bits == 0 || bits > MAX_DIM {
+            return Err(Error::setting("bits", bits, format!("a code has from 1 to {MAX_DIM}")));
         }
         let bytes = bits.div_ceil(8);
         if !data.len().is_multiple_of(bytes) {
@@ -118,11 +120,21 @@ impl Codes {
     }
 
     /// The bytes of one row.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`.
     pub fn row(&self, i: usize) -> &[u8] {
+        // Checked by itself: of a huge number the product below wraps, and may name another row.
+        assert!(i < self.len(), "row {i} of {} codes", self.len());
         &self.data[i * self.bytes_per_row()..(i + 1) * self.bytes_per_row()]
     }
 
     /// Bit `k` of row `i`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`, or if `k` is not below the number of bits.
     pub fn bit(&self, i: usize, k: usize) -> bool {
         assert!(k < self.bits, "bit {k} of a code of {} bits", self.bits);
         self.row(i)[k / 8] >> (k % 8) & 1 == 1
@@ -145,14 +157,18 @@ impl Codes {
         Ok(())
     }
 
-    /// Hamming distance between row `i` here and row `j` of `other`.
+    /// Hamming distance between row `i` here and row `j` of `other`. Codes of another hasher are an error.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i` here, or no row `j` there.
     pub fn distance(&self, i: usize, other: &Codes, j: usize) -> Result<u32> {
         self.check_same_hasher(other)?;
         Ok(distance(self.row(i), other.row(j)))
     }
 
     /// The `k` nearest rows here for each row of `queries`, nearest first, equal ones by id; fewer
-    /// where there are fewer rows.
+    /// where there are fewer rows, none for k = 0. Without queries there are no lists.
     pub fn nearest(&self, queries: &Codes, k: usize) -> Result<Vec<Vec<Neighbour>>> {
         self.nearest_on(Pool::all(), queries, k)
     }
@@ -293,5 +309,40 @@ mod tests {
         assert!(matches!(a.nearest(&b, 1), Err(Error::OtherHasher { .. })));
         assert!(matches!(a.clone().append(&b), Err(Error::OtherHasher { .. })));
         assert_eq!(a.nearest(&a, 5).unwrap()[0].len(), 1);
+    }
+
+    #[test]
+    fn codes_of_no_bits_or_far_too_many_are_refused() {
+        let make = |bits, bytes| Codes::from_packed(HasherId(1), bits, vec![0; bytes]);
+        for (bits, bytes) in [(0, 0), (0, 8), (usize::MAX, 0), (MAX_DIM + 1, 0)] {
+            let refused = make(bits, bytes).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("bits = {bits} ")), "{refused}");
+        }
+        let longest = make(MAX_DIM, MAX_DIM / 8).unwrap();
+        assert_eq!((longest.len(), longest.bits()), (1, MAX_DIM));
+        assert!(matches!(make(MAX_DIM, 1), Err(Error::Ragged { .. })));
+    }
+
+    #[test]
+    fn rows_and_bits_that_are_not_there_are_not_given() {
+        let some = codes(64, 1, (0..16).collect());
+        assert!(some.bit(1, 3) && !some.bit(0, 63));
+        let panics =
+            |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
+        // Eight times 2^61 is 0 in 64 bits.
+        for i in [2, usize::MAX, 1 << (usize::BITS - 3)] {
+            assert!(panics(&|| drop(some.row(i).to_vec())), "row {i}");
+            assert!(panics(&|| drop(some.distance(0, &some, i))), "distance to row {i}");
+        }
+        assert!(panics(&|| drop(some.bit(0, 64).to_string())));
+    }
+
+    #[test]
+    fn no_neighbours_and_no_queries_are_answered_with_nothing() {
+        let (some, none) = (codes(64, 1, (0..80).collect()), codes(64, 1, Vec::new()));
+        assert_eq!(some.nearest(&some, 0).unwrap(), vec![Vec::new(); 10]);
+        assert_eq!(none.nearest(&some, 3).unwrap(), vec![Vec::new(); 10]);
+        assert!(some.nearest(&none, 3).unwrap().is_empty());
+        assert!(some.within(&none, 3).unwrap().is_empty());
     }
 }

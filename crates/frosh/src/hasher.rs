@@ -350,7 +350,12 @@ impl Hasher {
     }
 
     /// Direction `k`: column k of W.
+    ///
+    /// # Panics
+    ///
+    /// If `k` is not below the number of bits.
     pub fn direction(&self, k: usize) -> &[f32] {
+        assert!(k < self.facts.bits, "direction {k} of {}", self.facts.bits);
         &self.directions[k * self.facts.dim..(k + 1) * self.facts.dim]
     }
 
@@ -359,7 +364,8 @@ impl Hasher {
         self.id
     }
 
-    /// Codes of rows, on every core.
+    /// Codes of rows, on every core; none for no rows. Rows of another dimension are refused, and so is a row with a value
+    /// that is not finite or too large.
     pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
         self.encode_on(Pool::all(), rows)
     }

@@ -70,7 +70,13 @@ impl<'a, T: Element> Rows<'a, T> {
     }
 
     /// One row.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`.
     pub fn row(&self, i: usize) -> &'a [T] {
+        // Checked by itself: of a huge number the product below wraps, and may name another row.
+        assert!(i < self.len(), "row {i} of {} rows", self.len());
         &self.data[i * self.dim..(i + 1) * self.dim]
     }
 
@@ -80,7 +86,13 @@ impl<'a, T: Element> Rows<'a, T> {
     }
 
     /// Some of the rows.
+    ///
+    /// # Panics
+    ///
+    /// If the range ends before it starts, or after the last row.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        let rows = self.len();
+        assert!(range.start <= range.end && range.end <= rows, "rows {range:?} of {rows} rows");
         Self { data: &self.data[range.start * self.dim..range.end * self.dim], dim: self.dim }
     }
 }
@@ -345,6 +357,24 @@ mod tests {
     fn cosine_scales_to_unit_length_and_keeps_zero_rows() {
         assert_eq!(loaded(&[3.0f32, 4.0], Metric::Cosine, &[0.0; 2]), [0.6, 0.8]);
         assert_eq!(loaded(&[0u8, 0], Metric::Cosine, &[0.0; 2]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn rows_that_are_not_there_are_not_given() {
+        let data = [1u8, 2, 3, 4, 5, 6, 7, 8];
+        let rows = Rows::new(&data, 4).unwrap();
+        assert_eq!((rows.row(1), rows.slice(2..2).len()), (&data[4..], 0));
+        let panics =
+            |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
+        // Four times 2^62 is 0 in 64 bits.
+        for i in [2, usize::MAX, 1 << (usize::BITS - 2)] {
+            assert!(panics(&|| drop(rows.row(i).to_vec())), "row {i}");
+        }
+        let wrapped = 1 << (usize::BITS - 2);
+        #[expect(clippy::reversed_empty_ranges, reason = "that is what must be refused")]
+        for range in [0..3, 2..1, wrapped..wrapped + 1, 0..wrapped] {
+            assert!(panics(&|| drop(rows.slice(range.clone()).len().to_string())), "{range:?}");
+        }
     }
 
     #[test]

@@ -76,8 +76,13 @@ impl Group {
 
 impl Tally {
     /// Nothing yet, at distances 0 to `largest`.
+    ///
+    /// # Panics
+    ///
+    /// If memory cannot hold so many counts.
     pub fn new(largest: usize) -> Self {
-        Self { items: vec![0; largest + 1], relevant: vec![0; largest + 1] }
+        let distances = largest.checked_add(1).expect("fewer distances than there are numbers");
+        Self { items: vec![0; distances], relevant: vec![0; distances] }
     }
 
     /// The two histograms by distance; no distance may have more relevant items than items.

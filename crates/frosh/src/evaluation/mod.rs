@@ -247,6 +247,10 @@ impl Evaluation {
     }
 
     /// Counts by distance of one query.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such query.
     pub fn tally(&self, query: usize) -> &Tally {
         &self.queries[query].tally
     }

@@ -26,7 +26,7 @@ pub struct RankedEvaluation {
 
 impl RankedEvaluation {
     /// Ranks the base for every query and finds the places of its true neighbours, which are given nearest
-    /// first and may be more than `truth` asks for.
+    /// first and may be more than `truth` asks for. Without queries there is nothing to measure, which is an error.
     pub fn new(
         queries: &Queries,
         base: &Codes,
@@ -45,11 +45,22 @@ impl RankedEvaluation {
             let why = format!("there are {} queries", queries.len());
             return Err(Error::setting("lists of neighbours", neighbours.len(), why));
         }
+        if neighbours.is_empty() {
+            return Err(super::nothing_relevant(0));
+        }
         let bad = |list: &Vec<u64>| list.len() < relevant || list.iter().any(|id| *id >= n as u64);
         if let Some(list) = neighbours.iter().find(|list| bad(list)) {
             let why =
                 format!("\"{truth}\" of {n} base rows needs {relevant}, each a row of the base");
             return Err(Error::setting("neighbours in a list", list.len(), why));
+        }
+        for (query, list) in neighbours.iter().enumerate() {
+            let mut ids = list.clone();
+            ids.sort_unstable();
+            if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+                let why = format!("it is listed twice (query {query})");
+                return Err(Error::Setting { name: "neighbour", got: twice[0], why });
+            }
         }
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
         let jobs = places.iter_mut().enumerate().collect();
@@ -172,9 +183,10 @@ impl RankedEvaluation {
     }
 
     /// The fewest candidates whose exact re-ranking finds this share of the `k` nearest; `None` where fewer
-    /// neighbours than that were given.
+    /// neighbours than that were given, for k = 0, and for a recall that is no number. A recall below 0 is taken as 0,
+    /// one above 1 as 1.
     pub fn candidates_for(&self, k: usize, recall: f64) -> Option<usize> {
-        if self.places.is_empty() || !self.knows(k) {
+        if self.places.is_empty() || !self.knows(k) || recall.is_nan() {
             return None;
         }
         let mut places: Vec<u32> = self.places.iter().flat_map(|p| &p[..k]).copied().collect();

@@ -118,7 +118,8 @@ impl Scored {
 }
 
 impl Hasher {
-    /// Makes queries ready for any ranking.
+    /// Makes queries ready for any ranking. Rows of another dimension are refused, and so is a row with a value that is
+    /// not finite or too large.
     pub fn queries<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Queries> {
         let projected = self.project(pool, rows)?;
         let tables = self.scales().map(|s| Box::new(s.tables()));
@@ -128,7 +129,8 @@ impl Hasher {
 }
 
 impl Codes {
-    /// The `k` best rows here for each query, best first, equal ones by id.
+    /// The `k` best rows here for each query, best first, equal ones by id; fewer where there are fewer rows, none for
+    /// k = 0. Without queries there are no lists.
     pub fn ranked(
         &self,
         pool: &Pool,

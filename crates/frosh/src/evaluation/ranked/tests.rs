@@ -114,6 +114,41 @@ fn neighbours_are_scored_as_a_plain_sort_does() {
 }
 
 #[test]
+fn neighbours_that_do_not_fit_are_refused() {
+    let (codes, queries, ..) = scene(4);
+    let measure = |queries: &Queries, lists: &[Vec<u64>]| {
+        let truth = Truth::Nearest(2);
+        RankedEvaluation::new(queries, &codes, Ranking::Asymmetric, truth, lists, &Pool::ONE)
+    };
+    let refused = |lists: &[Vec<u64>]| measure(&queries, lists).unwrap_err().to_string();
+    let good = vec![vec![3, 1, 2]; 9];
+    assert!(refused(&good[1..]).contains("lists of neighbours = 8"));
+    let with = |list: &[u64]| [&good[..8], &[list.to_vec()]].concat();
+    assert!(refused(&with(&[1])).contains("neighbours in a list = 1"));
+    assert!(refused(&with(&[1, 700])).contains("a row of the base"));
+    assert!(
+        refused(&with(&[1, 4, 1])).contains("neighbour = 1 is not possible: it is listed twice")
+    );
+    // As for codes: nothing was measured, and nothing is not a recall of 0.
+    let rows = Rows::new(&[0f32; 0], DIM).unwrap();
+    let base = data(700, 1);
+    let mut sketcher = Sketcher::new(Config::new(DIM).threads(1)).unwrap();
+    sketcher.push(Rows::new(&base, DIM).unwrap()).unwrap();
+    let none = sketcher.finish().hasher(8).unwrap().queries(&Pool::ONE, rows).unwrap();
+    assert!(measure(&none, &[]).unwrap_err().to_string().starts_with("queries = 0 "));
+    let found = codes.ranked(&Pool::ONE, &none, Ranking::Estimated, 5).unwrap();
+    assert!(found.is_empty());
+
+    let measured = measure(&queries, &good).unwrap();
+    assert_eq!(
+        (measured.candidates_for(2, f64::NAN), measured.candidates_for(0, 0.5)),
+        (None, None)
+    );
+    assert_eq!(measured.candidates_for(2, 9.0), measured.candidates_for(2, 1.0));
+    assert_eq!((measured.recall(0), measured.precision(0)), (None, None));
+}
+
+#[test]
 fn labels_that_do_not_fit_are_refused() {
     let (codes, queries, of_base, of_queries) = scene(4);
     let refused = |a: &[u32], b: &[u32]| {
