@@ -1,8 +1,8 @@
 //! Files that are there whole or not at all: written beside their target under a hidden name, synced, and
 //! renamed when they are complete.
 //!
-//! A file that is replaced keeps its permissions; through a link, the file that it names is replaced. What is
-//! no regular file (a device, a pipe) is refused: renaming would put a file in its place.
+//! A file that is replaced keeps its permissions; through a link, the file that it names is replaced, or made where
+//! there is none yet. What is no regular file (a device, a pipe) is refused: renaming would put a file in its place.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -27,7 +27,8 @@ impl Whole {
     /// Begins a file that shall be `target`.
     pub fn begin(target: &Path) -> Result<Self> {
         let refuse = |why: &str| Error::File { path: Some(target.to_owned()), why: why.into() };
-        let place = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let place =
+            place(target).map_err(|source| Error::Io { path: target.to_owned(), source })?;
         let before = place.metadata().ok();
         match &before {
             Some(there) if there.is_dir() => {
@@ -108,6 +109,29 @@ impl Drop for Whole {
     }
 }
 
+/// Links that lead to links are followed so often, as the system does.
+const MOST_LINKS: usize = 40;
+
+/// Where a file is, or would be made, links followed.
+fn place(target: &Path) -> io::Result<PathBuf> {
+    let mut place = target.to_owned();
+    for _ in 0..MOST_LINKS {
+        match place.canonicalize() {
+            Ok(place) => return Ok(place),
+            Err(error) => match place.read_link() {
+                // The link's target is not there yet: it is meant from where the link is.
+                Ok(next) if error.kind() == io::ErrorKind::NotFound => {
+                    place = place.parent().unwrap_or(Path::new("")).join(next);
+                }
+                Ok(_) => return Err(error),
+                // No link; if it cannot be made, making it tells why.
+                Err(_) => return Ok(place),
+            },
+        }
+    }
+    Err(io::Error::other("too many links lead from one to the next"))
+}
+
 fn unfinished(change: impl FnOnce(&mut Vec<PathBuf>)) {
     // A thread that died while it held the list leaves it usable.
     change(&mut UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -151,6 +175,31 @@ mod tests {
         assert!(link.symlink_metadata().unwrap().is_symlink());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn through_links_to_what_is_not_there_yet_it_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("store")).unwrap();
+        // Two links, of which the second is relative to where it is.
+        std::os::unix::fs::symlink("store/link", at("first")).unwrap();
+        std::os::unix::fs::symlink("file", at("store/link")).unwrap();
+        write(&at("first"), "one").unwrap();
+        for link in ["first", "store/link"] {
+            assert!(at(link).symlink_metadata().unwrap().is_symlink(), "{link}");
+        }
+        assert!(at("store/file").symlink_metadata().unwrap().is_file());
+        assert_eq!(std::fs::read_to_string(at("store/file")).unwrap(), "one");
+        write(&at("first"), "two").unwrap();
+        assert_eq!(std::fs::read_to_string(at("store/file")).unwrap(), "two");
+        // Where the target's folder is missing, or links lead in a circle, nothing is made and nothing replaced.
+        std::os::unix::fs::symlink("missing/file", at("nowhere")).unwrap();
+        std::os::unix::fs::symlink("circle", at("circle")).unwrap();
+        for link in ["nowhere", "circle"] {
+            assert!(write(&at(link), "x").is_err(), "{link}");
+            assert!(at(link).symlink_metadata().unwrap().is_symlink(), "{link}");
+        }
     }
 
     #[test]

@@ -3,15 +3,19 @@
 //! The header is a function of type and shape, which the manifest knows: reading compares it byte by byte and
 //! parses nothing. Values are little-endian.
 
+use super::disk;
+use super::seal::BLOCK;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use std::fs::File;
-use std::io::{BufWriter, Seek as _, SeekFrom, Write as _};
+use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Length of magic, version and header: room for any shape, and values begin at a cache line.
 const HEADER: usize = 128;
+/// Bytes that are written at a time: whole blocks.
+const BUFFER: usize = 16 * BLOCK;
 
 /// Type and width of an array.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +36,10 @@ impl Form {
     }
     pub(super) fn ids() -> Self {
         Self { name: "ids", descr: "<u8", item: 8, columns: None }
+    }
+    /// Checksums of the blocks of a segment's arrays.
+    pub(super) fn checksums() -> Self {
+        Self { name: "checksums", descr: "<u8", item: 8, columns: None }
     }
     pub(super) fn vectors(descr: &'static str, item: usize, dim: usize) -> Self {
         Self { name: "vectors", descr, item, columns: Some(dim) }
@@ -62,40 +70,77 @@ impl Form {
 pub(super) struct Column {
     form: Form,
     path: PathBuf,
-    file: BufWriter<File>,
+    file: File,
+    /// What was not written yet.
+    buffer: Vec<u8>,
     hash: Xxh3,
+    /// Checksums of the blocks that were written.
+    blocks: Vec<u64>,
     bytes: u64,
+}
+
+/// The checksums of an array that is complete.
+pub(super) struct Finished {
+    pub(super) whole: String,
+    pub(super) blocks: Vec<u64>,
 }
 
 impl Column {
     pub(super) fn create(path: PathBuf, form: Form) -> Result<Self> {
-        let io = |source| Error::Io { path: path.clone(), source };
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-        let mut file = BufWriter::with_capacity(1 << 18, file.map_err(io)?);
+        let mut file = disk::create(&path)?;
         // No valid header until the array is complete.
-        file.write_all(&[0; HEADER]).map_err(io)?;
-        Ok(Self { form, path, file, hash: Xxh3::new(), bytes: 0 })
+        disk::write(&mut file, &path, &[0; HEADER])?;
+        let (buffer, hash, blocks) = (Vec::new(), Xxh3::new(), Vec::new());
+        Ok(Self { form, path, file, buffer, hash, blocks, bytes: 0 })
     }
 
     /// Adds whole rows.
     pub(super) fn write(&mut self, rows: &[u8]) -> Result<()> {
         debug_assert!(rows.len().is_multiple_of(self.form.width()));
-        self.hash.update(rows);
         self.bytes += rows.len() as u64;
-        self.file.write_all(rows).map_err(|source| Error::Io { path: self.path.clone(), source })
+        self.buffer.extend_from_slice(rows);
+        if self.buffer.len() >= BUFFER {
+            self.flush(self.buffer.len() / BLOCK * BLOCK)?;
+        }
+        Ok(())
     }
 
-    /// Puts the header in front and syncs; the checksum of the values.
-    pub(super) fn finish(mut self) -> Result<String> {
+    /// Writes the first bytes of the buffer: whole blocks, or the end of the array.
+    fn flush(&mut self, length: usize) -> Result<()> {
+        let bytes = &self.buffer[..length];
+        self.hash.update(bytes);
+        self.blocks.extend(bytes.chunks(BLOCK).map(xxh3_64));
+        disk::write(&mut self.file, &self.path, bytes)?;
+        self.buffer.drain(..length);
+        Ok(())
+    }
+
+    /// Puts the header in front and syncs; the checksums of the values.
+    pub(super) fn finish(mut self) -> Result<Finished> {
+        self.flush(self.buffer.len())?;
         let rows = self.bytes / self.form.width() as u64;
-        let mut done = || {
-            self.file.seek(SeekFrom::Start(0))?;
-            self.file.write_all(&self.form.header(rows))?;
-            self.file.flush()?;
-            self.file.get_ref().sync_all()
-        };
-        done().map_err(|source| Error::Io { path: self.path.clone(), source })?;
-        Ok(text(self.hash.digest()))
+        let path = &self.path;
+        let start = self.file.seek(SeekFrom::Start(0));
+        start.map_err(|source| Error::Io { path: path.clone(), source })?;
+        disk::write(&mut self.file, path, &self.form.header(rows))?;
+        disk::sync_file(&self.file, path)?;
+        Ok(Finished { whole: text(self.hash.digest()), blocks: self.blocks })
+    }
+
+    /// Completes the array and reads it back as it is on disk, to be written anew in another order. What cannot be
+    /// read as it was written is an error.
+    pub(super) fn take_back(self) -> Result<Bytes> {
+        let (path, form, rows) =
+            (self.path.clone(), self.form, self.bytes / self.form.width() as u64);
+        let written = self.finish()?.whole;
+        let bytes = map(&path, form, rows)?;
+        if checksum(&bytes) != written {
+            let why = "is not read as it was written: the disk or the memory is damaged".into();
+            return Err(Error::File { path: Some(path), why });
+        }
+        // From now on it is a mapping only.
+        disk::remove(&path)?;
+        Ok(bytes)
     }
 
     pub(super) fn path(&self) -> &Path {

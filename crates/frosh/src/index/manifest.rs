@@ -1,11 +1,11 @@
 //! `index.json`: which files make up an index. It is replaced as a whole, after everything that it names is on
 //! disk; so what it says is always true, whenever the writer was stopped.
 
-use super::StoredVectors;
+use super::{StoredVectors, disk};
 use crate::error::{Error, Result};
-use crate::whole::Whole;
 use serde::{Deserialize, Serialize};
-use std::io::{Read as _, Write as _};
+use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 
 /// Name of the file.
@@ -35,7 +35,7 @@ pub(super) struct Manifest {
 }
 
 /// A segment: rows that were added together, in the order of their ids.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SegmentFacts {
     /// What its files are called after.
     pub(super) number: u64,
@@ -47,16 +47,32 @@ pub(super) struct SegmentFacts {
 }
 
 /// Checksums of a segment's arrays.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Checksums {
     pub(super) codes: String,
     pub(super) factors: Option<String>,
     pub(super) ids: Option<String>,
     pub(super) vectors: Option<String>,
+    /// Of the file that has the checksums of the arrays' blocks; none where every array is one block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) blocks: Option<String>,
+}
+
+impl Checksums {
+    /// The checksum of the array that is called so.
+    pub(super) fn of(&self, name: &str) -> Option<&String> {
+        match name {
+            "codes" => Some(&self.codes),
+            "factors" => self.factors.as_ref(),
+            "ids" => self.ids.as_ref(),
+            "vectors" => self.vectors.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// A file of row numbers that were removed from a segment.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Removed {
     pub(super) number: u64,
     pub(super) rows: u64,
@@ -106,8 +122,19 @@ impl Manifest {
         serde_json::from_value(envelope.content).map_err(damaged)
     }
 
-    /// Replaces the manifest; when this returns, the change is on disk.
-    pub(super) fn save(&self, folder: &Path) -> Result<()> {
+    /// The numbers of all files that count.
+    pub(super) fn numbers(&self) -> BTreeSet<u64> {
+        let removed = |facts: &SegmentFacts| facts.removed.as_ref().map(|removed| removed.number);
+        self.segments
+            .iter()
+            .flat_map(|facts| [Some(facts.number), removed(facts)])
+            .flatten()
+            .collect()
+    }
+
+    /// Replaces the manifest; when this returns, readers find the new one. It is written under the name
+    /// `temporary` first. After an error they find the old one.
+    pub(super) fn save(&self, folder: &Path, temporary: &str) -> Result<()> {
         let path = folder.join(NAME);
         let failed = |source: std::io::Error| Error::Io { path: path.clone(), source };
         let content = serde_json::to_value(self).map_err(|e| failed(e.into()))?;
@@ -115,8 +142,13 @@ impl Manifest {
         let envelope = Envelope { format: FORMAT.into(), version: VERSION, checksum, content };
         let mut text = serde_json::to_vec_pretty(&envelope).map_err(|e| failed(e.into()))?;
         text.push(b'\n');
-        let whole = Whole::begin(&path)?;
-        whole.file().write_all(&text).map_err(failed)?;
-        whole.commit()
+        let temporary = folder.join(temporary);
+        disk::write_new(&temporary, &text)?;
+        let renamed = disk::rename(&temporary, &path);
+        // A file server may have done what it reports as failed.
+        renamed.or_else(|error| match Self::load(folder) {
+            Ok(there) if there.generation == self.generation => Ok(()),
+            _ => Err(error),
+        })
     }
 }

@@ -6,19 +6,36 @@
 //! | `model.frosh` | the [`Hasher`] |
 //! | `000001.codes.npy`, `.factors.npy`, `.ids.npy`, `.vectors.npy` | a segment: rows that were added together |
 //! | `000002.removed` | which rows of a segment were removed (a Roaring bitmap) |
+//! | `000001.checksums.npy` | checksums of the blocks of its arrays, where one has several |
 //! | `lock` | held by the writer |
+//! | `journal` | while a writer is at work: the files that it makes and removes |
 //!
 //! **Safe at any moment.** Files are written and synced before `index.json` names them, and never changed after
 //! that. A writer that is killed leaves the index as it was before the change, or as it is after it; what it
 //! left unfinished is removed by the next writer. A reader sees the index as it was when it was opened, however
 //! much is added, removed or compacted meanwhile; it opens it again to see what is new.
 //!
+//! **A change is made when `index.json` is renamed into place.** An error means that nothing was changed; after
+//! the rename nothing is an error any more. If the folder cannot be synced then, or files that are of no use cannot
+//! be removed, the change is made all the same, the files of before stay, and the next writer tries again: so
+//! whichever `index.json` a power failure leaves, the files that it names are there.
+//!
+//! **Nothing that is not ours is touched.** An index is made in a folder that is new or empty, or that holds only
+//! what the `journal` of an unfinished build names. Only files that `index.json` or the journal names are ever
+//! removed, and no file that is there is opened for writing, whatever it is called.
+//!
+//! **Damage is found when it is read.** Arrays are compared with their checksums when a search or a writer first
+//! reads them: codes, factors and ids as a whole, vectors by the blocks that are touched; of an index that was
+//! written before there were checksums of blocks, all vectors of a segment when the first is asked for. That costs
+//! once what reading them costs, and nothing later. [`Index::verify`] turns it off for readers. Whatever is
+//! rewritten (compacted) is read as a whole and compared first.
+//!
 //! **Ids** are the caller's 64-bit numbers, each at most once; without any, rows are numbered in the order in
 //! which they were added. Removing a row does not change the ids of others, and numbers are not used again.
 //!
 //! **Where we differ** from the paper, which ends with the codes.
 //!
-//! **Cost.** Opening maps the files and reads nothing but headers and the sets of removed rows. A search costs
+//! **Cost.** Opening maps the files and reads headers, the sets of removed rows and arrays of a few pages. A search costs
 //! what it costs on [`Codes`](crate::Codes); removed rows cost what a filter costs, until [`IndexWriter::compact`].
 //!
 //! ```
@@ -45,7 +62,12 @@
 //! ```
 
 mod column;
+mod disk;
+mod journal;
 mod manifest;
+#[cfg(test)]
+mod safety_tests;
+mod seal;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -61,13 +83,27 @@ use crate::pool::Pool;
 use crate::ranking::{Queries, Ranking, Scored};
 use crate::rows::{Element, Metric, Rows};
 use column::Form;
+use journal::Journal;
 use manifest::Manifest;
 use segment::Segment;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use writer::{IndexWriter, NewRows};
 
 const MODEL: &str = "model.frosh";
+const LOCK: &str = "lock";
+/// What the names of files end with that are called after a number.
+const ENDINGS: [&str; 7] = [
+    "codes.npy",
+    "factors.npy",
+    "ids.npy",
+    "vectors.npy",
+    "checksums.npy",
+    "removed",
+    manifest::NAME,
+];
 /// How often a reader looks again, when files that it was told of were compacted away.
 const ATTEMPTS: usize = 8;
 
@@ -105,6 +141,24 @@ impl Layout {
     fn vectors(&self) -> Option<Form> {
         self.vectors.map(|stored| stored.form(self.dim))
     }
+    /// The arrays of a segment, in the order in which their checksums lie.
+    fn arrays(&self, ids_listed: bool) -> Vec<Form> {
+        let ids = ids_listed.then(Form::ids);
+        [Some(self.codes()), self.factors(), self.vectors(), ids].into_iter().flatten().collect()
+    }
+}
+
+/// The number that a file is called after.
+fn number_of(name: &str) -> Option<u64> {
+    let (text, ending) = name.split_once('.')?;
+    let number = text.parse().ok()?;
+    (ENDINGS.contains(&ending) && text == format!("{number:06}")).then_some(number)
+}
+
+/// Whether a writer calls files so that it makes and removes. Others are called so too: this alone is no reason
+/// to remove one.
+fn is_ours(name: &str) -> bool {
+    number_of(name).is_some() || name == MODEL
 }
 
 /// An index folder as it was when it was opened.
@@ -113,7 +167,9 @@ pub struct Index {
     hasher: Hasher,
     layout: Layout,
     manifest: Manifest,
-    segments: Vec<Segment>,
+    segments: Vec<Arc<Segment>>,
+    /// Whether what is read is compared with its checksums, the first time.
+    verify: bool,
 }
 
 impl std::fmt::Debug for Index {
@@ -130,7 +186,7 @@ impl Index {
         for _ in 0..ATTEMPTS {
             let manifest = Manifest::load(folder)?;
             let generation = manifest.generation;
-            match Self::with(folder, manifest) {
+            match Self::with(folder, manifest, None) {
                 // A writer may have replaced the files between two of our steps: then there is a newer manifest.
                 Err(Error::Io { source, path })
                     if source.kind() == std::io::ErrorKind::NotFound
@@ -144,9 +200,13 @@ impl Index {
         Err(last.unwrap_or_else(|| Error::file("the index changes faster than it can be opened")))
     }
 
-    fn with(folder: &Path, manifest: Manifest) -> Result<Self> {
+    /// The index of this manifest. What is open already, in the index `before` the last change, is taken from it.
+    fn with(folder: &Path, manifest: Manifest, before: Option<&Self>) -> Result<Self> {
         let path = folder.join(MODEL);
-        let hasher = Hasher::load(&path)?;
+        let hasher = match before {
+            Some(before) => before.hasher.clone(),
+            None => Hasher::load(&path)?,
+        };
         if hasher.id().to_string() != manifest.model {
             let (got, want) = (hasher.id(), &manifest.model);
             let why = format!("is model {got}, but the index was built with model {want}");
@@ -159,9 +219,25 @@ impl Index {
             factors: manifest.factors.then(|| hasher.factor_bytes()),
             vectors: manifest.vectors,
         };
-        let open = |facts: &manifest::SegmentFacts| Segment::open(folder, facts.clone(), &layout);
+        let opened = before.map_or(&[][..], |before| &before.segments);
+        let opened: HashMap<u64, &Arc<Segment>> =
+            opened.iter().map(|segment| (segment.facts.number, segment)).collect();
+        let open = |facts: &manifest::SegmentFacts| match opened.get(&facts.number) {
+            Some(segment) if segment.facts == *facts => Ok(Arc::clone(segment)),
+            same => {
+                let same = same.map(|segment| &***segment);
+                Segment::open(folder, facts.clone(), &layout, same).map(Arc::new)
+            }
+        };
         let segments = manifest.segments.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { folder: folder.to_owned(), hasher, layout, manifest, segments })
+        Ok(Self { folder: folder.to_owned(), hasher, layout, manifest, segments, verify: true })
+    }
+
+    /// Whether arrays are compared with their checksums when they are first read, which is the default. Without
+    /// it, answers from a damaged index may be wrong. [`Index::check`] always compares.
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = verify;
+        self
     }
 
     /// The model that made its codes.
@@ -171,7 +247,7 @@ impl Index {
 
     /// How many rows can be found.
     pub fn len(&self) -> u64 {
-        self.segments.iter().map(Segment::len).sum()
+        self.segments.iter().map(|segment| segment.len()).sum()
     }
 
     /// Whether there are none.
@@ -211,13 +287,41 @@ impl Index {
     }
 
     /// Whether a row of this id can be found.
-    pub fn contains(&self, id: u64) -> bool {
-        self.segments.iter().any(|segment| segment.find(id).is_some())
+    pub fn contains(&self, id: u64) -> Result<bool> {
+        for segment in &self.segments {
+            if (!self.verify || segment.arrays.may_have(&Pool::ONE, id, id)?)
+                && segment.find(id).is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    /// Reads every file and compares checksums, which opening does not.
+    /// Reads every file and compares checksums, also of what was read before or is not read by a search.
     pub fn check(&self) -> Result<()> {
         self.segments.iter().try_for_each(|segment| segment.check(&self.folder))
+    }
+
+    /// The names of all files of its segments.
+    fn files(&self) -> BTreeSet<String> {
+        self.segments.iter().flat_map(|segment| segment.files(&self.layout)).collect()
+    }
+
+    /// Names of files in the folder that are not part of the index, nor of a change that is being made: they were
+    /// put there by somebody else, or left by a version of frosh that kept no journal. Nothing removes them.
+    pub fn other_files(&self) -> Result<Vec<String>> {
+        let (files, journal) = (self.files(), Journal::load(&self.folder).ok());
+        let known = |name: &str| {
+            let fixed = [MODEL, LOCK, manifest::NAME, journal::NAME].contains(&name);
+            fixed
+                || files.contains(name)
+                || journal.as_ref().is_some_and(|journal| journal.names(name))
+        };
+        let mut others = disk::names(&self.folder)?;
+        others.retain(|name| !known(name));
+        others.sort_unstable();
+        Ok(others)
     }
 
     /// The `k` best rows for each query, best first, equal ones by id; only ids in `among`, where it is given.
@@ -232,12 +336,14 @@ impl Index {
     ) -> Result<Vec<Vec<Scored>>> {
         let mut all = vec![Vec::new(); queries.len()];
         for segment in &self.segments {
+            let arrays = &segment.arrays;
+            if self.verify {
+                arrays.verify(pool, ranking == Ranking::Estimated)?;
+            }
             let allowed = segment.allowed(among);
-            let found =
-                segment.codes.ranked_among(pool, queries, ranking, k, allowed.as_deref())?;
+            let found = arrays.codes.ranked_among(pool, queries, ranking, k, allowed.as_deref())?;
             for (all, found) in all.iter_mut().zip(found) {
-                let named =
-                    |s: Scored| Scored { score: s.score, id: segment.ids.of(s.id as usize) };
+                let named = |s: Scored| Scored { score: s.score, id: arrays.ids.of(s.id as usize) };
                 all.extend(found.into_iter().map(named));
             }
         }
@@ -262,12 +368,16 @@ impl Index {
         let mut all = vec![Vec::new(); queries.len()];
         let limit = radius.saturating_add(1);
         for segment in &self.segments {
+            let arrays = &segment.arrays;
+            if self.verify {
+                arrays.verify(pool, false)?;
+            }
             let allowed = segment.allowed(among);
-            let codes = &segment.codes;
+            let codes = &arrays.codes;
             let found =
                 codes.search(pool, queries.codes(), usize::MAX, limit, allowed.as_deref())?;
             for (all, found) in all.iter_mut().zip(found) {
-                let id = |n: &Neighbour| segment.ids.of(n.id as usize);
+                let id = |n: &Neighbour| arrays.ids.of(n.id as usize);
                 all.extend(found.iter().map(|n| Neighbour { distance: n.distance, id: id(n) }));
             }
         }
@@ -295,27 +405,38 @@ impl Index {
             let why = "keeps no vectors, which exact distances need: build it with them".into();
             return Err(Error::File { path: Some(self.folder.clone()), why });
         }
-        let mut found = vec![Vec::new(); candidates.len()];
+        if self.verify {
+            self.segments.iter().try_for_each(|segment| segment.arrays.verify_ids(pool))?;
+        }
+        let mut found: Vec<Result<Vec<Found>>> =
+            candidates.iter().map(|_| Ok(Vec::new())).collect();
         let jobs = found.iter_mut().zip(candidates).enumerate().collect();
         pool.each(
             jobs,
-            |(query, (found, candidates)): (usize, (&mut Vec<Found>, &Vec<Scored>))| {
+            |(query, (found, candidates)): (usize, (&mut Result<Vec<Found>>, &Vec<Scored>))| {
                 let mut asked = vec![0f64; queries.dim()];
                 T::widen(queries.row(query), 1.0, &mut asked);
                 self.scale(&mut asked);
-                let mut row = vec![0f64; queries.dim()];
-                for candidate in candidates {
-                    if self.vector(candidate.id, &mut row) {
-                        self.scale(&mut row);
-                        let square = |(x, y): (&f64, &f64)| (x - y) * (x - y);
-                        let distance = asked.iter().zip(&row).map(square).sum();
-                        found.push(Found { distance, id: candidate.id });
-                    }
-                }
-                found.sort_unstable_by(Found::order);
-                found.truncate(k);
+                *found = self.exact(&asked, candidates, k);
             },
         );
+        found.into_iter().collect()
+    }
+
+    /// The best `k` of the candidates for a query, by their vectors.
+    fn exact(&self, asked: &[f64], candidates: &[Scored], k: usize) -> Result<Vec<Found>> {
+        let mut found = Vec::with_capacity(candidates.len());
+        let mut row = vec![0f64; asked.len()];
+        for candidate in candidates {
+            if self.vector(candidate.id, &mut row)? {
+                self.scale(&mut row);
+                let square = |(x, y): (&f64, &f64)| (x - y) * (x - y);
+                let distance = asked.iter().zip(&row).map(square).sum();
+                found.push(Found { distance, id: candidate.id });
+            }
+        }
+        found.sort_unstable_by(Found::order);
+        found.truncate(k);
         Ok(found)
     }
 
@@ -329,16 +450,13 @@ impl Index {
     }
 
     /// The vector that is kept for an id; whether there is one.
-    fn vector(&self, id: u64, out: &mut [f64]) -> bool {
-        let find = |segment: &Segment| segment.find(id);
-        let Some((segment, row)) = self.segments.iter().find_map(|s| Some((s, find(s)?))) else {
-            return false;
-        };
-        let Some((bytes, stored)) = segment.vectors.as_ref().zip(self.layout.vectors) else {
-            return false;
+    fn vector(&self, id: u64, out: &mut [f64]) -> Result<bool> {
+        let place = self.segments.iter().find_map(|s| Some((&s.arrays, s.find(id)?)));
+        let (Some((arrays, row)), Some(stored)) = (place, self.layout.vectors) else {
+            return Ok(false);
         };
         let width = stored.form(out.len()).width();
-        let bytes = &bytes[row * width..(row + 1) * width];
+        let Some(bytes) = arrays.vector(row, width, self.verify)? else { return Ok(false) };
         match stored {
             StoredVectors::F32 => {
                 for (out, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
@@ -351,6 +469,6 @@ impl Index {
                 }
             }
         }
-        true
+        Ok(true)
     }
 }

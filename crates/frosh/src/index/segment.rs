@@ -1,29 +1,39 @@
 //! A segment: rows that were added together, ordered by id. It is written once; rows that are removed later are
 //! told by a set beside it.
 //!
+//! What a search reads of its arrays is compared with checksums the first time (`seal.rs`).
+//!
 //! Since rows lie in the order of their ids, the first of equally near rows is the one with the smallest id,
 //! and a row is found by its id in log2(rows) steps. Ids that count up by one take no space.
 
-use super::column::{self, Column, Form};
+use super::column::{self, Column, Finished, Form};
 use super::manifest::{Checksums, Removed, SegmentFacts};
-use super::{Layout, StoredVectors};
+use super::seal::{self, Seal};
+use super::{Layout, StoredVectors, disk};
 use crate::bytes::Bytes;
 use crate::codes::Codes;
 use crate::error::{Error, Result};
 use crate::factors::Beside;
 use crate::hamming::IdSet;
-use crate::whole::Whole;
+use crate::pool::Pool;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// The path of a segment's array.
-fn path(folder: &Path, number: u64, form: Form) -> PathBuf {
-    folder.join(format!("{number:06}.{}.npy", form.name))
+/// What the name of a segment's array is.
+fn name(number: u64, form: Form) -> String {
+    format!("{number:06}.{}.npy", form.name)
 }
 
-/// The path of a set of removed rows.
-pub(super) fn removed_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("{number:06}.removed"))
+/// The name of a set of removed rows.
+pub(super) fn removed_name(number: u64) -> String {
+    format!("{number:06}.removed")
+}
+
+/// All files that a segment may have.
+pub(super) fn names(number: u64, layout: &Layout) -> Vec<String> {
+    let forms = layout.arrays(true).into_iter().chain([Form::checksums()]);
+    forms.map(|form| name(number, form)).collect()
 }
 
 /// Ids of rows, ascending.
@@ -94,26 +104,28 @@ impl Ids {
     }
 }
 
-/// An open segment.
-pub(super) struct Segment {
-    pub(super) facts: SegmentFacts,
+/// The arrays of a segment, which never change, and their checksums.
+pub(super) struct Arrays {
     pub(super) codes: Codes,
     pub(super) ids: Ids,
     pub(super) vectors: Option<Bytes>,
-    /// Removed rows.
-    pub(super) removed: IdSet,
-    /// The other rows; none if no row was removed.
-    live: Option<IdSet>,
+    codes_seal: Seal,
+    factors_seal: Option<Seal>,
+    ids_seal: Option<Seal>,
+    vectors_seal: Option<Seal>,
+    /// Checksums of blocks of all of them, where they are in a file.
+    blocks: Option<Bytes>,
 }
 
-impl Segment {
-    pub(super) fn open(folder: &Path, facts: SegmentFacts, layout: &Layout) -> Result<Self> {
+impl Arrays {
+    fn open(folder: &Path, facts: &SegmentFacts, layout: &Layout) -> Result<Self> {
         let wrong = |why: &str| Error::File {
             path: Some(folder.join(super::manifest::NAME)),
             why: format!("contradicts itself in segment {}: {why}", facts.number),
         };
         let rows = usize::try_from(facts.rows).map_err(|_| wrong("too many rows"))?;
-        let map = |form| column::map(&path(folder, facts.number, form), form, facts.rows);
+        let path = |form| folder.join(name(facts.number, form));
+        let map = |form| column::map(&path(form), form, facts.rows);
         let mut codes = Codes::new(layout.bits, layout.hasher, map(layout.codes())?);
         codes.factors = match layout.factors() {
             Some(form) => Some(Beside { bytes: form.width(), data: map(form)? }),
@@ -127,11 +139,129 @@ impl Segment {
             None => Ids::Listed(map(Form::ids())?),
         };
         let vectors = layout.vectors().map(map).transpose()?;
+        // The arrays are there, so their lengths are numbers.
+        let forms = layout.arrays(facts.first_id.is_none());
+        let length = |form: &Form| seal::blocks(facts.rows * form.width() as u64);
+        let blocks = match facts.checksums.blocks {
+            Some(_) => {
+                let form = Form::checksums();
+                Some(column::map(&path(form), form, forms.iter().map(length).sum())?)
+            }
+            None => None,
+        };
+        let mut at = 0;
+        let mut seals = forms.iter().map(|form| {
+            let from = 8 * at as usize;
+            at += length(form);
+            match (&blocks, facts.checksums.of(form.name)) {
+                (Some(sums), _) => Ok(Seal::blocks(path(*form), sums.slice(from..8 * at as usize))),
+                (None, Some(sum)) => Ok(Seal::whole(path(*form), sum.clone())),
+                (None, None) => Err(wrong("an array has no checksum")),
+            }
+        });
+        // In the order of `Layout::arrays`.
+        let mut next = |there: bool| there.then(|| seals.next()).flatten().transpose();
+        Ok(Self {
+            codes_seal: next(true)?.ok_or_else(|| wrong("there are no codes"))?,
+            factors_seal: next(codes.factors.is_some())?,
+            vectors_seal: next(vectors.is_some())?,
+            ids_seal: next(facts.first_id.is_none())?,
+            blocks: blocks.clone(),
+            codes,
+            ids,
+            vectors,
+        })
+    }
+
+    fn listed(&self) -> Option<(&Seal, &[u8])> {
+        match (&self.ids, &self.ids_seal) {
+            (Ids::Listed(bytes), Some(seal)) => Some((seal, bytes)),
+            _ => None,
+        }
+    }
+
+    fn factors(&self) -> Option<(&Seal, &[u8])> {
+        let bytes = self.codes.factors.as_ref().map(|factors| &*factors.data);
+        self.factors_seal.as_ref().zip(bytes)
+    }
+
+    /// Compares what a search reads with its checksums: codes, ids and, where they are used, factors.
+    pub(super) fn verify(&self, pool: &Pool, factors: bool) -> Result<()> {
+        let codes: (&Seal, &[u8]) = (&self.codes_seal, &self.codes.data);
+        let factors = if factors { self.factors() } else { None };
+        let arrays: Vec<_> = [Some(codes), factors, self.listed()].into_iter().flatten().collect();
+        seal::verify_all(pool, &arrays)
+    }
+
+    /// Whether codes and factors were compared.
+    #[cfg(test)]
+    pub(super) fn was_verified(&self) -> bool {
+        self.codes_seal.was_verified() && self.factors_seal.as_ref().is_none_or(Seal::was_verified)
+    }
+
+    /// Compares the ids with their checksums.
+    pub(super) fn verify_ids(&self, pool: &Pool) -> Result<()> {
+        self.listed().map_or(Ok(()), |listed| seal::verify_all(pool, &[listed]))
+    }
+
+    /// Whether ids from `low` to `high` may be here. If so, all ids are compared with their checksums, else only
+    /// the first and the last ones.
+    pub(super) fn may_have(&self, pool: &Pool, low: u64, high: u64) -> Result<bool> {
+        let rows = self.ids.len();
+        if rows == 0 {
+            return Ok(false);
+        }
+        if let Some((seal, bytes)) = self.listed() {
+            seal.verify(bytes, 0..8)?;
+            seal.verify(bytes, bytes.len() - 8..bytes.len())?;
+        }
+        let may = low <= self.ids.of(rows - 1) && self.ids.of(0) <= high;
+        if may {
+            self.verify_ids(pool)?;
+        }
+        Ok(may)
+    }
+
+    /// The vector of a row, of `width` bytes; compared with its checksums first, if `verify`.
+    pub(super) fn vector(&self, row: usize, width: usize, verify: bool) -> Result<Option<&[u8]>> {
+        let Some((bytes, seal)) = self.vectors.as_ref().zip(self.vectors_seal.as_ref()) else {
+            return Ok(None);
+        };
+        let range = row * width..(row + 1) * width;
+        if verify {
+            seal.verify(bytes, range.clone())?;
+        }
+        Ok(Some(&bytes[range]))
+    }
+}
+
+/// An open segment.
+pub(super) struct Segment {
+    pub(super) facts: SegmentFacts,
+    pub(super) arrays: Arc<Arrays>,
+    /// Removed rows.
+    pub(super) removed: IdSet,
+    /// The other rows; none if no row was removed.
+    live: Option<IdSet>,
+}
+
+impl Segment {
+    /// Opens a segment; `before` is the same one with other rows removed, if it is open.
+    pub(super) fn open(
+        folder: &Path,
+        facts: SegmentFacts,
+        layout: &Layout,
+        before: Option<&Segment>,
+    ) -> Result<Self> {
+        let arrays = match before {
+            Some(before) => before.arrays.clone(),
+            None => Arc::new(Arrays::open(folder, &facts, layout)?),
+        };
         let removed = match &facts.removed {
             Some(removed) => load_removed(folder, removed, facts.rows)?,
             None => IdSet::new(),
         };
-        let mut segment = Self { facts, codes, ids, vectors, removed, live: None };
+        let mut segment = Self { facts, arrays, removed, live: None };
         segment.set_live();
         Ok(segment)
     }
@@ -144,6 +274,15 @@ impl Segment {
         });
     }
 
+    /// The names of its files.
+    pub(super) fn files(&self, layout: &Layout) -> impl Iterator<Item = String> {
+        let facts = &self.facts;
+        let blocks = facts.checksums.blocks.as_ref().map(|_| Form::checksums());
+        let arrays = layout.arrays(facts.first_id.is_none()).into_iter().chain(blocks);
+        let removed = facts.removed.as_ref().map(|removed| removed_name(removed.number));
+        arrays.map(|form| name(facts.number, form)).chain(removed)
+    }
+
     /// Rows that are not removed.
     pub(super) fn len(&self) -> u64 {
         self.facts.rows - self.removed.len()
@@ -151,7 +290,7 @@ impl Segment {
 
     /// The row of an id, if it is there and was not removed.
     pub(super) fn find(&self, id: u64) -> Option<usize> {
-        self.ids.find(id).filter(|row| !self.removed.contains(*row as u64))
+        self.arrays.ids.find(id).filter(|row| !self.removed.contains(*row as u64))
     }
 
     /// The rows that may be found, of those whose ids are in `among`; none means all.
@@ -159,9 +298,9 @@ impl Segment {
         let Some(among) = among else {
             return self.live.as_ref().map(std::borrow::Cow::Borrowed);
         };
-        let mut rows = IdSet::new();
-        if self.ids.len() > 0 {
-            let (low, high) = (self.ids.of(0), self.ids.of(self.ids.len() - 1));
+        let (mut rows, ids) = (IdSet::new(), &self.arrays.ids);
+        if ids.len() > 0 {
+            let (low, high) = (ids.of(0), ids.of(ids.len() - 1));
             let below = low.checked_sub(1).map_or(0, |below| among.rank(below));
             // Ids of a damaged file may be out of order.
             if among.rank(high).saturating_sub(below) < self.facts.rows {
@@ -170,61 +309,63 @@ impl Segment {
                 rows.extend(
                     wanted
                         .take_while(|id| *id <= high)
-                        .filter_map(|id| self.ids.find(id).map(|row| row as u64)),
+                        .filter_map(|id| ids.find(id).map(|row| row as u64)),
                 );
             } else {
-                let rows_of = 0..self.ids.len();
-                rows.extend(rows_of.filter(|r| among.contains(self.ids.of(*r))).map(|r| r as u64));
+                let rows_of = 0..ids.len();
+                rows.extend(rows_of.filter(|r| among.contains(ids.of(*r))).map(|r| r as u64));
             }
         }
         Some(std::borrow::Cow::Owned(rows - &self.removed))
     }
 
-    /// Removes rows, besides those that are: writes the set, and changes what this segment says of itself.
-    pub(super) fn remove(&mut self, folder: &Path, number: u64, rows: &IdSet) -> Result<()> {
-        self.removed |= rows;
-        let path = removed_path(folder, number);
+    /// Writes the set of removed rows with these among them; what the manifest says of it.
+    pub(super) fn remove(&self, folder: &Path, number: u64, rows: &IdSet) -> Result<Removed> {
+        let removed = &self.removed | rows;
+        let path = folder.join(removed_name(number));
         let mut bytes = Vec::new();
         let io = |source| Error::Io { path: path.clone(), source };
-        self.removed.serialize_into(&mut bytes).map_err(io)?;
-        let whole = Whole::begin(&path)?;
-        std::io::Write::write_all(&mut whole.file(), &bytes).map_err(io)?;
-        whole.commit()?;
-        let checksum = column::checksum(&bytes);
-        self.facts.removed = Some(Removed { number, rows: self.removed.len(), checksum });
-        self.set_live();
-        Ok(())
+        removed.serialize_into(&mut bytes).map_err(io)?;
+        disk::write_new(&path, &bytes)?;
+        Ok(Removed { number, rows: removed.len(), checksum: column::checksum(&bytes) })
     }
 
-    /// Reads everything and compares checksums and order.
+    /// Reads everything, whether it was read before or not, and compares checksums and order.
     pub(super) fn check(&self, folder: &Path) -> Result<()> {
-        let sums = &self.facts.checksums;
-        let wrong = |name: &str, why: &str| Error::File {
-            path: Some(folder.join(format!("{:06}.{name}.npy", self.facts.number))),
-            why: format!("{why}: it is damaged; build the index again"),
-        };
-        let test = |name: &str, bytes: Option<&Bytes>, sum: Option<&String>| match (bytes, sum) {
-            (Some(bytes), Some(sum)) if column::checksum(bytes) != *sum => {
-                Err(wrong(name, "its checksum does not fit its content"))
+        let (sums, arrays) = (&self.facts.checksums, &self.arrays);
+        let path = |form| folder.join(name(self.facts.number, form));
+        let test = |seal: Option<&Seal>, bytes: Option<&[u8]>, sum: Option<&String>| match (
+            seal, bytes, sum,
+        ) {
+            (Some(seal), Some(bytes), Some(sum)) if column::checksum(bytes) != *sum => {
+                Err(seal.damaged())
             }
             _ => Ok(()),
         };
-        test("codes", Some(&self.codes.data), Some(&sums.codes))?;
-        let factors = self.codes.factors.as_ref().map(|factors| &factors.data);
-        test("factors", factors, sums.factors.as_ref())?;
-        test("vectors", self.vectors.as_ref(), sums.vectors.as_ref())?;
-        if let Ids::Listed(bytes) = &self.ids {
-            test("ids", Some(bytes), sums.ids.as_ref())?;
-            if (1..self.ids.len()).any(|row| self.ids.of(row - 1) >= self.ids.of(row)) {
-                return Err(wrong("ids", "its ids are not in ascending order"));
+        test(Some(&arrays.codes_seal), Some(&arrays.codes.data), Some(&sums.codes))?;
+        let factors = arrays.codes.factors.as_ref().map(|factors| &*factors.data);
+        test(arrays.factors_seal.as_ref(), factors, sums.factors.as_ref())?;
+        test(arrays.vectors_seal.as_ref(), arrays.vectors.as_deref(), sums.vectors.as_ref())?;
+        if let Ids::Listed(bytes) = &arrays.ids {
+            test(arrays.ids_seal.as_ref(), Some(bytes), sums.ids.as_ref())?;
+            let ids = &arrays.ids;
+            if (1..ids.len()).any(|row| ids.of(row - 1) >= ids.of(row)) {
+                let why =
+                    "its ids are not in ascending order: it is damaged; build the index again";
+                return Err(Error::File { path: Some(path(Form::ids())), why: why.into() });
             }
         }
-        Ok(())
+        match (&arrays.blocks, &sums.blocks) {
+            (Some(bytes), Some(sum)) if column::checksum(bytes) != *sum => {
+                Err(Error::File { path: Some(path(Form::checksums())), why: seal::DAMAGED.into() })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 fn load_removed(folder: &Path, removed: &Removed, rows: u64) -> Result<IdSet> {
-    let path = removed_path(folder, removed.number);
+    let path = folder.join(removed_name(removed.number));
     let bytes = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
     let damaged = || Error::File { path: Some(path.clone()), why: "is damaged".into() };
     if column::checksum(&bytes) != removed.checksum {
@@ -264,7 +405,7 @@ pub(super) struct NewPart<'a> {
 
 impl SegmentWriter {
     pub(super) fn create(folder: &Path, number: u64, layout: &Layout) -> Result<Self> {
-        let column = |form| Column::create(path(folder, number, form), form);
+        let column = |form| Column::create(folder.join(name(number, form)), form);
         Ok(Self {
             folder: folder.to_owned(),
             number,
@@ -301,7 +442,8 @@ impl SegmentWriter {
             IdWriter::Run { first, rows } => {
                 // The run ends here: from now on ids are written, those so far first.
                 let form = Form::ids();
-                let column = Column::create(path(&self.folder, self.number, form), form)?;
+                let path = self.folder.join(name(self.number, form));
+                let column = Column::create(path, form)?;
                 let mut column = Box::new(column);
                 for row in 0..*rows {
                     column.write(&(*first + row).to_le_bytes())?;
@@ -326,10 +468,9 @@ impl SegmentWriter {
         let (first_id, id_column, order) = match self.ids {
             IdWriter::Run { first, .. } => (Some(first), None, None),
             IdWriter::Listed { column, ascending: true, .. } => (None, Some(*column), None),
-            IdWriter::Listed { column, rows, .. } => {
+            IdWriter::Listed { column, .. } => {
                 let ids_path = column.path().to_owned();
-                column.finish()?;
-                let ids = Ids::Listed(column::map(&ids_path, Form::ids(), rows)?);
+                let ids = Ids::Listed(column.take_back()?);
                 let mut order: Vec<(u64, usize)> =
                     (0..ids.len()).map(|row| (ids.of(row), row)).collect();
                 order.sort_unstable();
@@ -343,25 +484,39 @@ impl SegmentWriter {
         };
         let finish = |column: Column| match &order {
             None => column.finish(),
-            Some(order) => reordered(column, rows, order),
+            Some(order) => reordered(column, order),
+        };
+        let codes = finish(self.codes)?;
+        let factors = self.factors.map(finish).transpose()?;
+        let vectors = self.vectors.map(finish).transpose()?;
+        let ids = id_column.map(Column::finish).transpose()?;
+        // In the order of `Layout::arrays`.
+        let all = [Some(&codes), factors.as_ref(), vectors.as_ref(), ids.as_ref()];
+        let blocks = if all.iter().flatten().any(|array| array.blocks.len() > 1) {
+            let form = Form::checksums();
+            let mut column = Column::create(self.folder.join(name(self.number, form)), form)?;
+            for sum in all.iter().flatten().flat_map(|array| &array.blocks) {
+                column.write(&sum.to_le_bytes())?;
+            }
+            Some(column.finish()?.whole)
+        } else {
+            None
         };
         let checksums = Checksums {
-            codes: finish(self.codes)?,
-            factors: self.factors.map(finish).transpose()?,
-            vectors: self.vectors.map(finish).transpose()?,
-            ids: id_column.map(Column::finish).transpose()?,
+            codes: codes.whole,
+            factors: factors.map(|array| array.whole),
+            vectors: vectors.map(|array| array.whole),
+            ids: ids.map(|array| array.whole),
+            blocks,
         };
         Ok(SegmentFacts { number: self.number, rows, first_id, checksums, removed: None })
     }
 }
 
 /// Writes a column again, its rows in another order.
-fn reordered(column: Column, rows: u64, order: &[(u64, usize)]) -> Result<String> {
+fn reordered(column: Column, order: &[(u64, usize)]) -> Result<Finished> {
     let (path, form) = (column.path().to_owned(), column.form());
-    column.finish()?;
-    let old = column::map(&path, form, rows)?;
-    // The old file lives on as a mapping only.
-    std::fs::remove_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+    let old = column.take_back()?;
     let mut column = Column::create(path, form)?;
     let width = form.width();
     order.iter().try_for_each(|(_, row)| column.write(&old[row * width..(row + 1) * width]))?;

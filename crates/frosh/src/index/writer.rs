@@ -1,8 +1,9 @@
 //! Changing an index: one writer at a time, and every change whole or not at all.
 
+use super::journal::{self, Journal};
 use super::manifest::{self, Manifest};
-use super::segment::{NewPart, Segment, SegmentWriter};
-use super::{Index, Layout, MODEL, StoredVectors};
+use super::segment::{self, NewPart, Segment, SegmentWriter};
+use super::{ENDINGS, Index, LOCK, Layout, MODEL, StoredVectors, disk, is_ours, number_of};
 use crate::codes::Codes;
 use crate::error::{Error, Result};
 use crate::factors;
@@ -11,11 +12,10 @@ use crate::hasher::Hasher;
 use crate::pool::Pool;
 use crate::rows::{Element, Rows};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
-use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::fs::File;
+use std::path::Path;
 
-const LOCK: &str = "lock";
 /// Rows of a segment at most: row numbers then fit any table, and sorting one fits in memory.
 const LONGEST: u64 = 1 << 27;
 /// The largest number of half precision.
@@ -25,12 +25,14 @@ const LARGEST_F16: f64 = 65504.0;
 #[derive(Debug)]
 pub struct IndexWriter {
     index: Index,
+    journal: Journal,
     /// Locked for as long as it is open.
     _lock: File,
 }
 
 impl IndexWriter {
-    /// Begins an index in a new or empty folder. It is there for readers with the first change that is committed.
+    /// Begins an index in a new or empty folder, or in one where a build was stopped. It is there for readers with
+    /// the first change that is committed; dropped before that, it leaves an empty folder with a lock.
     pub fn create(
         folder: impl AsRef<Path>,
         hasher: &Hasher,
@@ -43,27 +45,13 @@ impl IndexWriter {
                 "fit the model from a sketch with a reservoir of rows, or build without factors";
             return Err(factors::missing("the model", advice));
         }
-        std::fs::create_dir_all(folder)
-            .map_err(|source| Error::Io { path: folder.to_owned(), source })?;
-        let refuse = |why: String| Error::File { path: Some(folder.to_owned()), why };
-        if folder.join(manifest::NAME).exists() {
-            return Err(refuse(
-                "there is an index already: add to it, or remove the folder".into(),
-            ));
-        }
-        if let Some(name) = names(folder)?.into_iter().find(|name| !is_ours(name)) {
-            let why =
-                format!("is no empty folder (it holds {name}): an index needs one of its own");
-            return Err(refuse(why));
-        }
-        let lock = lock(folder)?;
-        // Another one may have built an index while we waited for nothing.
-        if folder.join(manifest::NAME).exists() {
-            return Err(refuse(
-                "there is an index already: add to it, or remove the folder".into(),
-            ));
-        }
-        hasher.save(folder.join(MODEL))?;
+        disk::make_folder(folder)?;
+        // Before the lock, so that no lock is left in a folder of somebody else's.
+        unfinished(folder)?;
+        let lock = disk::lock(folder, LOCK)?;
+        // Again, since another one may have built an index meanwhile.
+        let mut journal = unfinished(folder)?;
+        journal.clean(|_| false, false);
         let manifest = Manifest {
             generation: 0,
             model: hasher.id().to_string(),
@@ -73,10 +61,17 @@ impl IndexWriter {
             next_number: 1,
             segments: Vec::new(),
         };
-        let index = Index::with(folder, manifest)?;
-        let writer = Self { index, _lock: lock };
-        writer.clean()?;
-        Ok(writer)
+        let begun = journal.add([MODEL.to_owned()]).and_then(|()| {
+            disk::write_new(&folder.join(MODEL), &hasher.to_bytes())?;
+            Index::with(folder, manifest, None)
+        });
+        match begun {
+            Ok(index) => Ok(Self { index, journal, _lock: lock }),
+            Err(error) => {
+                journal.clean(|_| false, false);
+                Err(error)
+            }
+        }
     }
 
     /// Opens an index to change it; an error where somebody else does. What a writer that was stopped left
@@ -85,9 +80,10 @@ impl IndexWriter {
         let folder = folder.as_ref();
         // Before the lock, so that no lock is left in a folder that holds no index.
         Manifest::load(folder)?;
-        let lock = lock(folder)?;
-        let writer = Self { index: Index::open(folder)?, _lock: lock };
-        writer.clean()?;
+        let lock = disk::lock(folder, LOCK)?;
+        let (index, journal) = (Index::open(folder)?, Journal::load(folder)?);
+        let mut writer = Self { index, journal, _lock: lock };
+        writer.clean();
         Ok(writer)
     }
 
@@ -114,9 +110,10 @@ impl IndexWriter {
     /// Removes rows by their ids; how many there were. Ids that are not there are passed over.
     pub fn remove(&mut self, ids: &[u64]) -> Result<u64> {
         let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
-        for id in ids {
-            for (s, segment) in self.index.segments.iter().enumerate() {
-                if let Some(row) = segment.find(*id) {
+        let (Some(low), Some(high)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
+        for (s, segment) in self.index.segments.iter().enumerate() {
+            if segment.arrays.may_have(Pool::all(), *low, *high)? {
+                for row in ids.iter().filter_map(|id| segment.find(*id)) {
                     dead.entry(s).or_default().insert(row as u64);
                 }
             }
@@ -125,30 +122,36 @@ impl IndexWriter {
             return Ok(0);
         }
         let removed = dead.values().map(IdSet::len).sum();
-        self.change(|index, manifest| mark(index, manifest, dead))?;
+        self.change(|index, manifest, journal| mark(index, manifest, journal, dead))?;
         Ok(removed)
     }
 
-    /// Puts all rows into one segment, without those that were removed. Ids and answers stay the same.
+    /// Puts all rows into one segment, without those that were removed. Ids and answers stay the same. Everything is
+    /// compared with its checksums first: what is damaged is an error, and stays as it is.
     pub fn compact(&mut self) -> Result<()> {
         if self.index.segments.len() <= 1 && self.index.removed() == 0 {
             return Ok(());
         }
-        self.change(|index, manifest| {
+        self.change(|index, manifest, journal| {
+            // Read anew, however long ago it was read first: the originals will be gone.
+            index.check()?;
             let folder = index.folder.clone();
-            let mut writers =
-                vec![SegmentWriter::create(&folder, number(manifest), &index.layout)?];
+            let mut create = || -> Result<SegmentWriter> {
+                let number = number(&folder, &mut manifest.next_number)?;
+                journal.add(segment::names(number, &index.layout))?;
+                SegmentWriter::create(&folder, number, &index.layout)
+            };
+            let mut writers = vec![create()?];
             let segments = &index.segments;
             let next = |s: usize, from: usize| {
-                let segment = &segments[s];
-                let row =
-                    (from..segment.ids.len()).find(|r| !segment.removed.contains(*r as u64))?;
-                Some(Reverse((segment.ids.of(row), s, row)))
+                let (segment, ids) = (&segments[s], &segments[s].arrays.ids);
+                let row = (from..ids.len()).find(|r| !segment.removed.contains(*r as u64))?;
+                Some(Reverse((ids.of(row), s, row)))
             };
             let mut heap: BinaryHeap<_> = (0..segments.len()).filter_map(|s| next(s, 0)).collect();
             while let Some(Reverse((id, s, row))) = heap.pop() {
                 if writers.last().is_some_and(|w| w.rows() >= LONGEST) {
-                    writers.push(SegmentWriter::create(&folder, number(manifest), &index.layout)?);
+                    writers.push(create()?);
                 }
                 let part = part(&segments[s], &index.layout, row, std::slice::from_ref(&id));
                 if let Some(writer) = writers.last_mut() {
@@ -166,80 +169,115 @@ impl IndexWriter {
     }
 
     /// Makes a change: `work` writes files and says what the manifest shall be; then the manifest is replaced.
-    /// After an error everything is as before.
-    fn change(&mut self, work: impl FnOnce(&Index, &mut Manifest) -> Result<()>) -> Result<()> {
-        let mut manifest = self.index.manifest.clone();
-        let done = work(&self.index, &mut manifest).and_then(|()| {
+    /// After an error everything is as before. After the manifest was replaced nothing is an error: who is told of
+    /// one makes the change again.
+    fn change(
+        &mut self,
+        work: impl FnOnce(&Index, &mut Manifest, &mut Journal) -> Result<()>,
+    ) -> Result<()> {
+        let (index, journal) = (&self.index, &mut self.journal);
+        let folder = &index.folder;
+        let mut manifest = index.manifest.clone();
+        let done = work(index, &mut manifest, journal).and_then(|()| {
             manifest.generation += 1;
+            let temporary = number(folder, &mut manifest.next_number)?;
+            let temporary = format!("{temporary:06}.{}", manifest::NAME);
             // Opened before it counts: a manifest that cannot be opened is never written.
-            let index = Index::with(&self.index.folder, manifest.clone())?;
-            sync(&self.index.folder)?;
-            manifest.save(&self.index.folder)?;
-            Ok(index)
+            let new = Index::with(folder, manifest.clone(), Some(index))?;
+            // Which files the new one does not name any more is known only for as long as the old one is there.
+            let (before, after) = (index.files(), new.files());
+            journal.add(before.difference(&after).cloned().chain([temporary.clone()]))?;
+            disk::sync(folder)?;
+            manifest.save(folder, &temporary)?;
+            Ok(new)
         });
-        match done {
-            Ok(index) => {
-                self.index = index;
-                self.clean()
+        let done = done.map(|new| self.index = new);
+        // What is of no use now: files of before the change, or of one that failed.
+        self.clean();
+        done
+    }
+
+    /// Removes files that the journal names and the manifest on disk does not. Where that fails, the next writer
+    /// does it.
+    fn clean(&mut self) {
+        let folder = &self.index.folder;
+        match Manifest::load(folder) {
+            Ok(manifest) => {
+                let kept = manifest.numbers();
+                self.journal.clean(|name| keeps(&kept, name), false);
             }
-            Err(error) => {
-                // What was written for the change is of no use; if it cannot be removed now, the next writer will.
-                let _ = self.clean();
-                Err(error)
+            // Before the first change there is none, and what a stopped build leaves must be known.
+            Err(_) if self.never_there() => {
+                self.journal.clean(|name| keeps(&BTreeSet::new(), name), true);
             }
+            Err(_) => {}
         }
     }
 
-    /// Removes files that the manifest does not name: of changes that were not completed, and of before.
-    fn clean(&self) -> Result<()> {
-        let folder = &self.index.folder;
-        let mut kept: HashSet<u64> = HashSet::new();
-        for facts in &self.index.manifest.segments {
-            kept.insert(facts.number);
-            kept.extend(facts.removed.iter().map(|removed| removed.number));
-        }
-        for name in names(folder)? {
-            let unused = match number_of(&name) {
-                Some(number) => !kept.contains(&number),
-                None => is_temporary(&name),
-            };
-            if unused {
-                // On some systems a file that is mapped cannot be removed: then a later writer does it.
-                let _ = std::fs::remove_file(folder.join(name));
-            }
-        }
-        Ok(())
+    /// Whether no change was committed to a new index.
+    fn never_there(&self) -> bool {
+        let manifest = self.index.folder.join(manifest::NAME);
+        self.index.manifest.generation == 0 && matches!(manifest.try_exists(), Ok(false))
     }
+}
+
+impl Drop for IndexWriter {
+    fn drop(&mut self) {
+        // An index that never came to be leaves nothing.
+        if self.never_there() {
+            self.journal.clean(|_| false, false);
+        }
+    }
+}
+
+/// Whether a file stays: the model, and what has a number that the manifest names.
+fn keeps(numbers: &BTreeSet<u64>, name: &str) -> bool {
+    name == MODEL || number_of(name).is_some_and(|number| numbers.contains(&number))
 }
 
 /// One row of a segment, as it is written to another one.
 fn part<'a>(segment: &'a Segment, layout: &Layout, row: usize, ids: &'a [u64]) -> NewPart<'a> {
     let cut = |bytes: &'a [u8], width: usize| &bytes[row * width..(row + 1) * width];
+    let arrays = &segment.arrays;
     NewPart {
         ids,
-        codes: segment.codes.row(row),
-        factors: segment.codes.factors.as_ref().map_or(&[], |f| cut(&f.data, f.bytes)),
-        vectors: match (&segment.vectors, layout.vectors()) {
+        codes: arrays.codes.row(row),
+        factors: arrays.codes.factors.as_ref().map_or(&[], |f| cut(&f.data, f.bytes)),
+        vectors: match (&arrays.vectors, layout.vectors()) {
             (Some(bytes), Some(form)) => cut(bytes, form.width()),
             _ => &[],
         },
     }
 }
 
-/// Takes the next number for a file.
-fn number(manifest: &mut Manifest) -> u64 {
-    manifest.next_number += 1;
-    manifest.next_number - 1
+/// Takes the next number that no file in the folder is called after, ours or not.
+fn number(folder: &Path, next: &mut u64) -> Result<u64> {
+    loop {
+        let number = *next;
+        *next = number.checked_add(1).ok_or_else(|| Error::File {
+            path: Some(folder.join(manifest::NAME)),
+            why: "has no number left for a file: it is damaged".into(),
+        })?;
+        let taken =
+            |ending| folder.join(format!("{number:06}.{ending}")).symlink_metadata().is_ok();
+        if !ENDINGS.iter().any(taken) {
+            return Ok(number);
+        }
+    }
 }
 
 /// Marks rows of segments as removed.
-fn mark(index: &Index, manifest: &mut Manifest, dead: BTreeMap<usize, IdSet>) -> Result<()> {
+fn mark(
+    index: &Index,
+    manifest: &mut Manifest,
+    journal: &mut Journal,
+    dead: BTreeMap<usize, IdSet>,
+) -> Result<()> {
     for (s, rows) in dead {
-        let facts = manifest.segments[s].clone();
-        let number = number(manifest);
-        let mut segment = Segment::open(&index.folder, facts, &index.layout)?;
-        segment.remove(&index.folder, number, &rows)?;
-        manifest.segments[s] = segment.facts;
+        let number = number(&index.folder, &mut manifest.next_number)?;
+        journal.add([segment::removed_name(number)])?;
+        let removed = index.segments[s].remove(&index.folder, number, &rows)?;
+        manifest.segments[s].removed = Some(removed);
     }
     Ok(())
 }
@@ -274,8 +312,15 @@ impl NewRows<'_> {
         let first = self.next_id;
         let end = first.and_then(|first| first.checked_add(rows.len() as u64));
         let (Some(first), Some(end)) = (first, end) else {
-            let why = "the largest id is taken: give ids for new rows";
-            return Err(Error::setting("rows", rows.len(), why));
+            let largest = first.map_or(u64::MAX, |first| first.saturating_sub(1));
+            return Err(Error::File {
+                path: Some(self.writer.index.folder.clone()),
+                why: format!(
+                    "rows without ids are numbered on from the largest id that there ever was, and after {largest} \
+                     there are not {} numbers: give ids for these rows",
+                    rows.len()
+                ),
+            });
         };
         let ids: Vec<u64> = (first..end).collect();
         self.push_with_ids(rows, &ids)
@@ -301,9 +346,9 @@ impl NewRows<'_> {
             let segment = match &mut self.current {
                 Some(segment) => segment,
                 empty => {
-                    let index = &self.writer.index;
-                    let number = self.next_number;
-                    self.next_number += 1;
+                    let (index, journal) = (&self.writer.index, &mut self.writer.journal);
+                    let number = number(&index.folder, &mut self.next_number)?;
+                    journal.add(segment::names(number, &index.layout))?;
                     empty.insert(SegmentWriter::create(&index.folder, number, &index.layout)?)
                 }
             };
@@ -331,23 +376,29 @@ impl NewRows<'_> {
         let (new, next_id) = (std::mem::take(&mut self.done), self.next_id);
         let (next_number, replace) = (self.next_number, self.replace);
         let mut replaced = 0;
-        self.writer.change(|index, manifest| {
+        let pool = self.pool.clone();
+        self.writer.change(|index, manifest, journal| {
             manifest.next_number = next_number;
             manifest.next_id = next_id;
             let mut opened: Vec<Segment> = Vec::new();
             let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
             for facts in new {
-                let segment = Segment::open(&index.folder, facts.clone(), &index.layout)?;
+                let segment = Segment::open(&index.folder, facts, &index.layout, None)?;
+                let ids = &segment.arrays.ids;
                 for other in &opened {
-                    if let Some(row) = segment.ids.common(&other.ids).next() {
-                        return Err(Error::DuplicateId { id: segment.ids.of(row) });
+                    if let Some(row) = ids.common(&other.arrays.ids).next() {
+                        return Err(Error::DuplicateId { id: ids.of(row) });
                     }
                 }
+                let (low, high) = (ids.of(0), ids.of(ids.len() - 1));
                 for (s, old) in index.segments.iter().enumerate() {
+                    if !old.arrays.may_have(&pool, low, high)? {
+                        continue;
+                    }
                     let alive = |row: &usize| !old.removed.contains(*row as u64);
-                    for row in old.ids.common(&segment.ids).filter(alive) {
+                    for row in old.arrays.ids.common(ids).filter(alive) {
                         if !replace {
-                            return Err(Error::DuplicateId { id: old.ids.of(row) });
+                            return Err(Error::DuplicateId { id: old.arrays.ids.of(row) });
                         }
                         dead.entry(s).or_default().insert(row as u64);
                     }
@@ -355,7 +406,7 @@ impl NewRows<'_> {
                 opened.push(segment);
             }
             replaced = dead.values().map(IdSet::len).sum();
-            mark(index, manifest, dead)?;
+            mark(index, manifest, journal, dead)?;
             manifest.segments.extend(opened.into_iter().map(|segment| segment.facts));
             Ok(())
         })?;
@@ -367,7 +418,7 @@ impl Drop for NewRows<'_> {
     fn drop(&mut self) {
         // Rows that were not committed leave no files.
         if self.next_number > self.writer.index.manifest.next_number {
-            let _ = self.writer.clean();
+            self.writer.clean();
         }
     }
 }
@@ -412,52 +463,25 @@ impl StoredVectors {
     }
 }
 
-/// The names of the files in a folder.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let io = |source| Error::Io { path: folder.to_owned(), source };
-    let entries = std::fs::read_dir(folder).map_err(io)?;
-    entries.map(|e| Ok(e.map_err(io)?.file_name().to_string_lossy().into_owned())).collect()
-}
-
-/// The number that a file of a segment is called after.
-fn number_of(name: &str) -> Option<u64> {
-    let (number, rest) = name.split_once('.')?;
-    let known = ["codes.npy", "factors.npy", "ids.npy", "vectors.npy", "removed"];
-    (known.contains(&rest) && number.len() >= 6).then(|| number.parse().ok())?
-}
-
-fn is_temporary(name: &str) -> bool {
-    name.starts_with(".frosh-") && name.ends_with(".tmp")
-}
-
-/// Whether a file is one that an index leaves in its folder.
-fn is_ours(name: &str) -> bool {
-    number_of(name).is_some() || is_temporary(name) || [MODEL, LOCK].contains(&name)
-}
-
-/// Takes the writer's lock.
-fn lock(folder: &Path) -> Result<File> {
-    let path: PathBuf = folder.join(LOCK);
-    let io = |source| Error::Io { path: path.clone(), source };
-    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::File {
-            path: Some(folder.to_owned()),
-            why: "another process is changing this index: try again when it has ended".into(),
-        }),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+/// The journal of a folder in which an index may be built: one that is empty, or holds nothing but what a build
+/// that was stopped wrote down before it made it.
+fn unfinished(folder: &Path) -> Result<Journal> {
+    let refuse = |why: String| Err(Error::File { path: Some(folder.to_owned()), why });
+    if folder.join(manifest::NAME).exists() {
+        return refuse("there is an index already: add to it, or remove the folder".into());
     }
-}
-
-/// Makes the names of new files last, where folders can be synced.
-fn sync(folder: &Path) -> Result<()> {
-    #[cfg(unix)]
-    {
-        let io = |source| Error::Io { path: folder.to_owned(), source };
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+    let journal = Journal::load(folder)?;
+    // A lock has no content: an empty file loses nothing by being used as one.
+    let lock = || folder.join(LOCK).symlink_metadata().is_ok_and(|f| f.is_file() && f.len() == 0);
+    let known = |name: &str| match name {
+        LOCK => lock(),
+        journal::NAME => true,
+        name => journal.names(name) && is_ours(name),
+    };
+    match disk::names(folder)?.into_iter().find(|name| !known(name)) {
+        Some(name) => {
+            refuse(format!("is no empty folder (it holds {name}): an index needs one of its own"))
+        }
+        None => Ok(journal),
     }
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `frosh index build` and `frosh index add`: vectors into an index.
 
-use super::{read_ids, report};
+use super::{check_outside, done, read_ids, report};
 use crate::args::{Common, Reading, names};
 use crate::progress::Progress;
 use crate::verbs::encode::check_dim;
@@ -23,7 +23,7 @@ pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// The folder to make: new, or empty
+    /// The folder to make: new, or empty, or one where a build was stopped
     #[arg(long, short, value_name = "INDEX")]
     output: PathBuf,
     /// Only codes, without the byte that estimates distances
@@ -70,7 +70,9 @@ struct Input {
 impl Build {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
         let hasher = Hasher::load(&self.model)?;
-        let vectors = self.input.open(&hasher, &self.model)?;
+        let vectors = self.input.open()?;
+        check_dim(&hasher, &self.model, &vectors)?;
+        check_outside(&self.output, self.input.files(&vectors).chain([&*self.model]))?;
         let factors = !self.no_factors;
         if factors && !hasher.has_factors() {
             bail!(
@@ -85,17 +87,24 @@ impl Build {
 
 impl Add {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
+        // Before the writer, which removes what a stopped one left in the folder.
+        let vectors = self.input.open()?;
+        check_outside(&self.index, self.input.files(&vectors))?;
         let writer = IndexWriter::open(&self.index)?;
-        let vectors = self.input.open(writer.index().hasher(), &self.index)?;
+        check_dim(writer.index().hasher(), &self.index, &vectors)?;
         self.input.run(common, &self.index, writer, &vectors, self.replace)
     }
 }
 
 impl Input {
-    fn open(&self, hasher: &Hasher, whose: &Path) -> Result<Vectors> {
-        let vectors = Vectors::open(&self.data, &self.reading.options(false))?;
-        check_dim(hasher, whose, &vectors)?;
-        Ok(vectors)
+    fn open(&self) -> Result<Vectors> {
+        Ok(Vectors::open(&self.data, &self.reading.options(false))?)
+    }
+
+    /// All files that are read.
+    fn files<'a>(&'a self, vectors: &'a Vectors) -> impl Iterator<Item = &'a Path> {
+        let data = vectors.files().iter().map(|file| &*file.path);
+        data.chain(self.ids.iter().map(|path| &**path))
     }
 
     fn run(
@@ -145,6 +154,8 @@ impl Input {
             bail!("there are no rows to add: the data is empty");
         }
         let replaced = new.commit()?;
-        report(common, path, writer.index(), added, replaced, start.elapsed().as_secs_f64())
+        let told = report(common, path, writer.index(), added, replaced, start.elapsed());
+        done(told);
+        Ok(())
     }
 }

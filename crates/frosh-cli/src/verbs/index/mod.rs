@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use frosh::{Index, IndexWriter};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Keep codes in a folder: add, remove and search rows by ids of your own.
 #[derive(Args)]
@@ -82,14 +83,18 @@ impl Remove {
     fn run(&self, common: &Common) -> Result<()> {
         let mut ids = self.ids.clone();
         if let Some(file) = &self.ids_file {
+            check_outside(&self.index, [&**file])?;
             ids.extend(frosh_io::whole_numbers::<u64>(file)?);
         }
         ids.sort_unstable();
         ids.dedup();
         let mut writer = IndexWriter::open(&self.index)?;
         let removed = writer.remove(&ids)?;
-        let missing = ids.len() as u64 - removed;
-        let rows = writer.index().len();
+        done(self.report(common, removed, ids.len() as u64 - removed, writer.index().len()));
+        Ok(())
+    }
+
+    fn report(&self, common: &Common, removed: u64, missing: u64, rows: u64) -> Result<()> {
         if common.json {
             return print_json(&json!({"removed": removed, "missing": missing, "rows": rows}));
         }
@@ -124,7 +129,11 @@ impl Compact {
         let mut writer = IndexWriter::open(&self.index)?;
         let before = (writer.index().segments(), writer.index().removed());
         writer.compact()?;
-        let index = writer.index();
+        done(self.report(common, writer.index(), before));
+        Ok(())
+    }
+
+    fn report(&self, common: &Common, index: &Index, before: (usize, u64)) -> Result<()> {
         if common.json {
             return print_json(&json!({
                 "rows": index.len(), "parts_before": before.0, "removed_before": before.1,
@@ -171,9 +180,11 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
     if check {
         index.check()?;
     }
+    let others = index.other_files()?;
     if common.json {
         let mut facts = facts(&index);
         facts["checked"] = json!(check);
+        facts["other_files"] = json!(others);
         return print_json(&facts);
     }
     let hasher = index.hasher();
@@ -190,7 +201,11 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
         ("dim", hasher.dim().to_string()),
         ("metric", hasher.metric().to_string()),
         ("model", hasher.id().to_string()),
+        ("other files", others_text(&others)),
     ] {
+        if value.is_empty() {
+            continue;
+        }
         text += &format!("  {name:<20}{value}\n");
     }
     if check {
@@ -200,6 +215,15 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
         text += "\nSearches are faster after `frosh index compact`.\n";
     }
     print(&text)
+}
+
+/// Files in the folder that are not the index's, in a few words.
+fn others_text(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => format!("{name}: not of this index"),
+        [name, rest @ ..] => format!("{name} and {} more: not of this index", rest.len()),
+    }
 }
 
 /// What `--json` tells of an index.
@@ -220,6 +244,37 @@ fn facts(index: &Index) -> Value {
     })
 }
 
+/// What a change that was made is told with. If that fails, the change is made all the same: an exit code of 1
+/// would make somebody make it again.
+fn done(told: Result<()>) {
+    if let Err(error) = told {
+        use std::io::Write as _;
+        // Standard error may be closed as well.
+        let said = format!("done, but this could not be told: {}\n", crate::output::chain(&error));
+        let _ = std::io::stderr().write_all(said.as_bytes());
+    }
+}
+
+/// Refuses inputs that lie in the folder of an index: files there are the index's own, which it removes.
+fn check_outside<'a>(index: &Path, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+    let Ok(folder) = index.canonicalize() else { return Ok(()) };
+    // What is only linked from there is an input of its own.
+    let inside = |input: &Path| {
+        let parent = input.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).canonicalize();
+        let file = input.canonicalize();
+        [parent, file].into_iter().flatten().any(|path| path.starts_with(&folder))
+    };
+    match inputs.into_iter().find(|input| inside(input)) {
+        None => Ok(()),
+        Some(input) => bail!(
+            "{} is an input, and lies in the folder of the index, {}: an index needs a folder of its own",
+            input.display(),
+            index.display()
+        ),
+    }
+}
+
 /// The line that `build` and `add` end with.
 fn report(
     common: &Common,
@@ -227,8 +282,9 @@ fn report(
     index: &Index,
     added: u64,
     replaced: u64,
-    elapsed: f64,
+    elapsed: Duration,
 ) -> Result<()> {
+    let elapsed = elapsed.as_secs_f64();
     if common.json {
         let mut facts = facts(index);
         facts["added"] = json!(added);

@@ -28,13 +28,16 @@ pub(super) struct IndexSearch {
     /// Where vectors are kept: candidates for each neighbour wanted; 0 leaves the order of the codes
     #[arg(long, default_value_t = 4, value_name = "N", conflicts_with = "radius")]
     oversample: u32,
+    /// Do not compare what is read with its checksums: damage then gives wrong answers
+    #[arg(long)]
+    no_verify: bool,
     #[command(flatten)]
     asking: Asking,
 }
 
 impl IndexSearch {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
-        let index = Index::open(&self.index)?;
+        let index = Index::open(&self.index)?.verify(!self.no_verify);
         let pool = Pool::new(common.threads)?;
         let asked = self.asking.read(index.hasher(), &self.index, &pool, common)?;
         let (k, only) = (self.asking.k as usize, asked.only.as_ref());

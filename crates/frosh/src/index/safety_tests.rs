@@ -1,0 +1,433 @@
+//! What must not happen: files of others lost, changes half made or made twice, damage that nobody notices.
+
+use super::disk::faults;
+use super::tests::{DIM, data, hasher, names, rows, small};
+use super::*;
+
+/// A folder in memory, where the system has such: syncing thousands of times takes long elsewhere.
+fn quick_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for name in names(from) {
+        std::fs::copy(from.join(&name), to.join(&name)).unwrap();
+    }
+}
+
+/// What an index answers: every id that is found, with its score.
+fn answers(folder: &Path) -> (u64, Vec<Vec<(f32, u64)>>) {
+    let index = Index::open(folder).unwrap();
+    index.check().unwrap();
+    let queries = index.hasher().queries(&Pool::ONE, rows(&data(2, 77))).unwrap();
+    let found = index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 5000, None).unwrap();
+    let named = |found: &Vec<Scored>| found.iter().map(|s| (s.score, s.id)).collect();
+    (index.len(), found.iter().map(named).collect())
+}
+
+/// A change to an index in a folder.
+type Change = fn(&Path) -> Result<()>;
+
+const CHANGES: [(&str, Change); 5] = [
+    ("add", |folder| {
+        let mut writer = IndexWriter::open(folder)?;
+        let mut adding = writer.add(&Pool::ONE);
+        adding.push(rows(&data(30, 3)))?;
+        adding.commit().map(|_| ())
+    }),
+    ("replace, ids out of order", |folder| {
+        let mut writer = IndexWriter::open(folder)?;
+        let mut adding = writer.add(&Pool::ONE).replace(true);
+        adding.push_with_ids(rows(&data(3, 4)), &[12, 4, 1001])?;
+        adding.commit().map(|_| ())
+    }),
+    ("remove", |folder| IndexWriter::open(folder)?.remove(&[8, 10]).map(|_| ())),
+    ("compact", |folder| IndexWriter::open(folder)?.compact()),
+    ("two changes", |folder| {
+        let mut writer = IndexWriter::open(folder)?;
+        writer.remove(&[20])?;
+        writer.compact()
+    }),
+];
+
+/// Every step of every change fails once, and is once the last one before the writer is killed. An error means that
+/// nothing was changed; no error means that it was; a killed writer has done one or the other. In all cases the next
+/// writer leaves the files of the index, those of somebody else, and no others.
+#[test]
+fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
+    let dir = quick_dir();
+    let base = dir.path().join("base");
+    small(&base, Some(StoredVectors::F32), Metric::L2);
+    CHANGES[0].1(&base).unwrap();
+    IndexWriter::open(&base).unwrap().remove(&[2, 6, 405]).unwrap();
+    // Called like ours, and with a number that comes next.
+    let mine = ["000009.codes.npy", "000010.index.json", "000011.ids.npy", "20260101.vectors.npy"];
+    for name in mine {
+        std::fs::write(base.join(name), "mine").unwrap();
+    }
+    for (name, change) in CHANGES {
+        let before = answers(&base);
+        let after = dir.path().join("after");
+        copy(&base, &after);
+        change(&after).unwrap();
+        let after = answers(&after);
+        let middle = dir.path().join("middle");
+        copy(&base, &middle);
+        IndexWriter::open(&middle).unwrap().remove(&[20]).unwrap();
+        let middle = (name == "two changes").then(|| answers(&middle));
+        for killed in [false, true] {
+            let mut reached = true;
+            let mut steps = 0;
+            while reached {
+                let folder = dir.path().join("try");
+                copy(&base, &folder);
+                let done;
+                (done, reached) = faults::with(steps, killed, || change(&folder));
+                let what = format!("{name}, step {steps}, killed: {killed}, {done:?}");
+                let got = answers(&folder);
+                match (&done, &middle) {
+                    _ if killed => {
+                        assert!(got == before || got == after || Some(&got) == middle.as_ref());
+                        assert!(reached || (done.is_ok() && got == after), "{what}");
+                    }
+                    (Ok(()), _) => assert!(got == after, "{what}"),
+                    (Err(_), None) => assert!(got == before, "{what}"),
+                    // Of two changes the first may have been made.
+                    (Err(_), Some(middle)) => assert!(got == before || got == *middle, "{what}"),
+                }
+                // The next writer cleans up, and changes nothing.
+                drop(IndexWriter::open(&folder).unwrap());
+                assert!(answers(&folder) == got, "{what}");
+                let index = Index::open(&folder).unwrap();
+                assert_eq!(index.other_files().unwrap(), mine, "{what}");
+                assert!(!folder.join(journal::NAME).exists(), "{what}");
+                for name in mine {
+                    assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"mine", "{what}");
+                }
+                // And the change can be made now.
+                change(&folder).unwrap();
+                std::fs::remove_dir_all(&folder).unwrap();
+                steps += 1;
+            }
+            assert!(steps > 10, "{name}: only {steps} steps");
+        }
+        for name in ["after", "middle"] {
+            std::fs::remove_dir_all(dir.path().join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_build_that_fails_or_is_killed_at_any_step_can_be_started_again() {
+    let dir = quick_dir();
+    let (hasher, new) = (hasher(Metric::L2), data(40, 5));
+    let folder = dir.path().join("deep/er/index");
+    let build = || {
+        let mut writer = IndexWriter::create(&folder, &hasher, true, None)?;
+        let mut adding = writer.add(&Pool::ONE);
+        adding.push(rows(&new))?;
+        adding.commit()
+    };
+    for killed in [false, true] {
+        let (mut reached, mut steps) = (true, 0);
+        while reached {
+            let done;
+            (done, reached) = faults::with(steps, killed, build);
+            let what = format!("step {steps}, killed: {killed}, {done:?}");
+            if done.is_err() && !killed {
+                assert!(!folder.join(manifest::NAME).exists(), "{what}");
+            }
+            if !folder.join(manifest::NAME).exists() {
+                build().unwrap();
+            }
+            drop(IndexWriter::open(&folder).unwrap());
+            let tidy =
+                ["000001.codes.npy", "000001.factors.npy", "index.json", "lock", "model.frosh"];
+            assert_eq!(names(&folder), tidy, "{what}");
+            assert_eq!(Index::open(&folder).unwrap().len(), 40);
+            std::fs::remove_dir_all(dir.path().join("deep")).unwrap();
+            steps += 1;
+        }
+        assert!(steps > 10);
+    }
+    // One that is given up leaves a folder that can be built in.
+    std::fs::create_dir_all(&folder).unwrap();
+    drop(IndexWriter::create(&folder, &hasher, true, None).unwrap());
+    assert_eq!(names(&folder), ["lock"]);
+    build().unwrap();
+}
+
+#[test]
+fn a_folder_with_files_of_others_is_refused_and_they_stay_whatever_they_are_called() {
+    let dir = tempfile::tempdir().unwrap();
+    let hasher = hasher(Metric::L2);
+    for (name, content) in [
+        ("photo.jpg", "mine"),
+        ("20260101.vectors.npy", "mine"),
+        ("000001.codes.npy", "mine"),
+        ("000001.removed", "mine"),
+        (".frosh-x.tmp", "mine"),
+        ("model.frosh", "mine"),
+        ("journal", "Monday: rain"),
+        ("lock", "mine"),
+    ] {
+        let folder = dir.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(name), content).unwrap();
+        let said = IndexWriter::create(&folder, &hasher, true, None).unwrap_err().to_string();
+        assert!(said.contains(name), "{said}");
+        assert_eq!(names(&folder), [name]);
+        assert_eq!(std::fs::read_to_string(folder.join(name)).unwrap(), content);
+        // The mark of an unfinished build does not make them ours either.
+        if name != "journal" {
+            let mut journal = Journal::load(&folder).unwrap();
+            journal.add(["000007.codes.npy".to_owned()]).unwrap();
+            let said = IndexWriter::create(&folder, &hasher, true, None).unwrap_err().to_string();
+            assert!(said.contains(name), "{said}");
+            assert_eq!(std::fs::read_to_string(folder.join(name)).unwrap(), content);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    let folder = dir.path().join("index");
+    small(&folder, None, Metric::L2);
+    let said = IndexWriter::create(&folder, &hasher, true, None).unwrap_err().to_string();
+    assert!(said.contains("already"), "{said}");
+    // No lock is left where there is no index to be changed.
+    let empty = dir.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert!(IndexWriter::open(&empty).is_err() && names(&empty).is_empty());
+}
+
+#[test]
+fn the_names_of_new_folders_are_synced() {
+    let dir = tempfile::tempdir().unwrap();
+    let hasher = hasher(Metric::L2);
+    let folder = dir.path().join("a/b/index");
+    let steps = faults::steps(|| drop(IndexWriter::create(&folder, &hasher, true, None).unwrap()));
+    for parent in [dir.path(), &dir.path().join("a"), &dir.path().join("a/b")] {
+        assert!(steps.iter().any(|step| step == parent), "{} in {steps:?}", parent.display());
+    }
+}
+
+/// The folder was written by the version before journals and checksums of blocks.
+#[test]
+fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_stays() {
+    let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/index");
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("index");
+    copy(&old, &folder);
+    // Files of additions that were killed then.
+    let left = ["000005.codes.npy", "000006.removed", ".frosh-x.tmp"];
+    for name in left {
+        std::fs::write(folder.join(name), "half").unwrap();
+    }
+    let dim = 8;
+    let values: Vec<f32> =
+        (0..300u64 * dim).map(|i| ((i * i * 31 + 17 * i) % 41) as f32 - 20.0).collect();
+    let asked = Rows::new(&values, dim as usize).unwrap();
+    let index = Index::open(&folder).unwrap();
+    index.check().unwrap();
+    assert_eq!((index.len(), index.removed(), index.segments()), (598, 2, 2));
+    assert_eq!(
+        index.other_files().unwrap(),
+        [".frosh-x.tmp", "000005.codes.npy", "000006.removed"]
+    );
+    let best = |index: &Index| {
+        let queries = index.hasher().queries(&Pool::ONE, asked).unwrap();
+        let found = index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 8, None).unwrap();
+        index.rerank(&Pool::ONE, asked, &found, 2).unwrap()
+    };
+    let before = best(&index);
+    assert_eq!(before[1][0].id, 3);
+    let mut writer = IndexWriter::open(&folder).unwrap();
+    let mut adding = writer.add(&Pool::ONE);
+    adding.push(asked).unwrap();
+    adding.commit().unwrap();
+    writer.remove(&(1198..1498).collect::<Vec<_>>()).unwrap();
+    assert_eq!(best(writer.index()), before);
+    writer.compact().unwrap();
+    assert_eq!(best(writer.index()), before);
+    assert_eq!(best(&Index::open(&folder).unwrap()), before);
+    drop(writer);
+    let others = Index::open(&folder).unwrap().other_files().unwrap();
+    assert_eq!(others, [".frosh-x.tmp", "000005.codes.npy", "000006.removed"]);
+    for name in left {
+        assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"half");
+    }
+    assert_eq!(names(&folder).len(), 4 + 3 + left.len(), "{:?}", names(&folder));
+    // Of its vectors a changed byte is found when any is asked for.
+    let folder = dir.path().join("again");
+    copy(&old, &folder);
+    let path = folder.join("000001.vectors.npy");
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let index = Index::open(&folder).unwrap();
+    let first = [vec![Scored { score: 0.0, id: 0 }]];
+    let said = index.rerank(&Pool::ONE, asked.slice(0..1), &first, 1).unwrap_err().to_string();
+    assert!(said.contains("000001.vectors.npy"), "{said}");
+}
+
+/// An index of which every array has several blocks, with 20,000 rows of even ids; two removed.
+fn large(folder: &Path) -> (Hasher, Vec<f32>) {
+    let (hasher, new) = (hasher(Metric::L2), data(20_000, 6));
+    let mut writer = IndexWriter::create(folder, &hasher, true, Some(StoredVectors::F32)).unwrap();
+    let mut adding = writer.add(&Pool::ONE);
+    let ids: Vec<u64> = (0..20_000).map(|i| 2 * i).collect();
+    adding.push_with_ids(rows(&new), &ids).unwrap();
+    adding.commit().unwrap();
+    writer.remove(&[4, 8]).unwrap();
+    (hasher, new)
+}
+
+/// Every byte of every array counts: an answer is the right one, or an error that names the file.
+#[test]
+fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
+    for large in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (hasher, new) = if large {
+            self::large(dir.path())
+        } else {
+            let made = small(dir.path(), Some(StoredVectors::F32), Metric::L2);
+            IndexWriter::open(dir.path()).unwrap().remove(&[4, 8]).unwrap();
+            made
+        };
+        let pool = Pool::new(2).unwrap();
+        let queries = hasher.queries(&pool, rows(&new[..2 * DIM])).unwrap();
+        let rankings = [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated];
+        let ask = |index: &Index| {
+            rankings.map(|ranking| {
+                let found = index.nearest(&pool, &queries, ranking, 9, None);
+                found.map_err(|error| error.to_string())
+            })
+        };
+        let exact = |index: &Index, found: &[Vec<Scored>]| {
+            let exact = index.rerank(&pool, rows(&new[..2 * DIM]), found, 3);
+            exact.map_err(|error| error.to_string())
+        };
+        let sound = ask(&Index::open(dir.path()).unwrap()).map(|found| found.unwrap());
+        let order = exact(&Index::open(dir.path()).unwrap(), &sound[0]).unwrap();
+        let mut files = names(dir.path());
+        files.retain(|name| name != LOCK);
+        assert_eq!(files.iter().any(|name| name == "000001.checksums.npy"), large);
+        for name in &files {
+            let path = dir.path().join(name);
+            let whole = std::fs::read(&path).unwrap();
+            // The last byte of index.json is a line end, which nobody misses.
+            for length in [0, 1, 127, 128, whole.len() / 2, whole.len() - 2] {
+                std::fs::write(&path, &whole[..length.min(whole.len() - 2)]).unwrap();
+                let said = Index::open(dir.path()).unwrap_err().to_string();
+                assert!(said.contains(name.as_str()), "{name} cut to {length}: {said}");
+            }
+            for at in (0..whole.len()).step_by(1 + whole.len() / 97) {
+                let mut flipped = whole.clone();
+                flipped[at] ^= 1 << (at % 8);
+                std::fs::write(&path, &flipped).unwrap();
+                let index = match Index::open(dir.path()) {
+                    Ok(index) => index,
+                    Err(error) => {
+                        let said = error.to_string();
+                        assert!(said.contains(name.as_str()), "{name} at {at}: {said}");
+                        continue;
+                    }
+                };
+                let what = format!("{name} at {at}");
+                let found = ask(&index);
+                for ((ranking, found), sound) in rankings.iter().zip(&found).zip(&sound) {
+                    let reads = match name.as_str() {
+                        "000001.codes.npy" | "000001.ids.npy" => true,
+                        "000001.factors.npy" => *ranking == Ranking::Estimated,
+                        _ => false,
+                    };
+                    match found {
+                        Ok(found) => assert!(!reads && found == sound, "{what}, {ranking}"),
+                        // A checksum that is damaged is told of the array.
+                        Err(said) if name == "000001.checksums.npy" => {
+                            assert!(said.contains(".npy: its checksum"), "{what}: {said}");
+                        }
+                        Err(said) => assert!(reads && said.contains(name.as_str()), "{what}"),
+                    }
+                }
+                match exact(&index, &sound[0]) {
+                    Ok(found) => assert_eq!(found, order, "{what}"),
+                    Err(said) if name == "000001.checksums.npy" => {
+                        assert!(said.contains(".npy: its checksum"), "{what}: {said}");
+                    }
+                    Err(said) => assert!(said.contains(name.as_str()), "{what}: {said}"),
+                }
+                if name == "000001.ids.npy" {
+                    assert!(index.contains(8).is_err(), "{what}");
+                    let mut writer = IndexWriter::open(dir.path()).unwrap();
+                    assert!(writer.remove(&[16]).is_err(), "{what}");
+                    let mut adding = writer.add(&Pool::ONE);
+                    adding.push_with_ids(rows(&new[..DIM]), &[17]).unwrap();
+                    assert!(adding.commit().is_err(), "{what}");
+                }
+                // What nothing compares may be wrong, but nothing falls over it.
+                let index = Index::open(dir.path()).unwrap().verify(false);
+                let found = ask(&index).map(|found| found.unwrap());
+                exact(&index, &found[0]).unwrap();
+                index.contains(8).unwrap();
+                let said = index.check().expect_err("a changed byte").to_string();
+                assert!(said.contains(name.as_str()), "{what}: {said}");
+                // Nothing is rewritten that is not as it was written.
+                let said = IndexWriter::open(dir.path()).unwrap().compact().unwrap_err();
+                assert!(said.to_string().contains(name.as_str()), "{what}: {said}");
+                assert!(std::fs::read(&path).unwrap() == flipped, "{what}");
+                assert!(Index::open(dir.path()).unwrap().other_files().unwrap().is_empty());
+            }
+            std::fs::remove_file(&path).unwrap();
+            assert!(Index::open(dir.path()).is_err(), "{name} missing");
+            std::fs::write(&path, &whole).unwrap();
+        }
+        Index::open(dir.path()).unwrap().check().unwrap();
+        // Another model in its place.
+        let other = self::hasher(Metric::Cosine);
+        other.save(dir.path().join(MODEL)).unwrap();
+        let said = Index::open(dir.path()).unwrap_err().to_string();
+        assert!(said.contains("but the index was built with model"), "{said}");
+    }
+}
+
+/// What was compared once is not compared again: damage that comes later is for `check` to find.
+#[test]
+fn arrays_are_compared_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hasher, new) = small(dir.path(), None, Metric::L2);
+    let queries = hasher.queries(&Pool::ONE, rows(&new[..DIM])).unwrap();
+    let index = Index::open(dir.path()).unwrap();
+    let seen = |index: &Index| index.segments[0].arrays.was_verified();
+    assert!(!seen(&index));
+    index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 1, None).unwrap();
+    assert!(seen(&index));
+    // A writer that adds goes on with the same arrays.
+    let mut writer = IndexWriter::open(dir.path()).unwrap();
+    writer.index().nearest(&Pool::ONE, &queries, Ranking::Estimated, 1, None).unwrap();
+    let mut adding = writer.add(&Pool::ONE);
+    adding.push(rows(&new)).unwrap();
+    adding.commit().unwrap();
+    writer.remove(&[2]).unwrap();
+    assert!(seen(writer.index()));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn many_parts_take_few_mappings_and_few_files_are_opened_again() {
+    let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    let dir = quick_dir();
+    small(dir.path(), Some(StoredVectors::F32), Metric::L2);
+    let new = data(2, 9);
+    let mut writer = IndexWriter::open(dir.path()).unwrap();
+    let before = mappings();
+    for _ in 0..300 {
+        let mut adding = writer.add(&Pool::ONE);
+        adding.push(rows(&new)).unwrap();
+        adding.commit().unwrap();
+    }
+    let index = Index::open(dir.path()).unwrap();
+    assert_eq!((index.segments(), index.len()), (301, 800));
+    // Other tests of this process map files meanwhile.
+    let more = mappings().saturating_sub(before);
+    assert!(more < 200, "{more} mappings for {} parts", index.segments());
+}
