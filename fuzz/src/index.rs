@@ -53,9 +53,13 @@ fn template() -> &'static Template {
     })
 }
 
+fn checksum(bytes: &[u8]) -> String {
+    format!("xxh3:{:016x}", xxh3_64(bytes))
+}
+
 /// A manifest of this content, with its checksum.
 fn manifest(content: &Value) -> Vec<u8> {
-    let checksum = format!("xxh3:{:016x}", xxh3_64(content.to_string().as_bytes()));
+    let checksum = checksum(content.to_string().as_bytes());
     let whole =
         json!({"format": "frosh-index", "version": 1, "checksum": checksum, "content": content});
     whole.to_string().into_bytes()
@@ -77,7 +81,7 @@ pub fn index(bytes: &[u8]) {
     let replace = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.join(name), bytes).expect("space");
     };
-    match first % 5 {
+    match first % 8 {
         0 => replace("index.json", rest),
         1 => match serde_json::from_slice::<Value>(rest) {
             Ok(Value::Object(mut content)) => {
@@ -91,29 +95,82 @@ pub fn index(bytes: &[u8]) {
             // A set of removed rows, with a checksum that fits.
             content["segments"][0]["removed"] = json!({
                 "number": 7,
-                "rows": first / 5,
-                "checksum": format!("xxh3:{:016x}", xxh3_64(rest)),
+                "rows": first / 8,
+                "checksum": checksum(rest),
             });
             replace("000007.removed", rest);
             replace("index.json", &manifest(&content));
         }
         3 => replace("000001.ids.npy", rest),
-        _ => {
-            // Ids of the right number and any order.
+        4 => {
+            // Ids of the right number and any order, with a checksum that fits.
             let name = "000001.ids.npy";
             let old = template.files.iter().find(|f| f.0 == name).map(|f| &f.1[..]);
             let mut file = old.expect("it is there").to_vec();
             let values = &mut file[128..];
             let length = rest.len().min(values.len());
             values[..length].copy_from_slice(&rest[..length]);
+            content["segments"][0]["checksums"]["ids"] = json!(checksum(&file[128..]));
             replace(name, &file);
+            replace("index.json", &manifest(&content));
+        }
+        5 => {
+            replace("journal", rest);
+            journal(folder, &[]);
+        }
+        6 => {
+            // Names with checksums that fit.
+            let mut text = b"frosh-index-journal 1\n".to_vec();
+            let names: Vec<&[u8]> = rest.split(|byte| *byte == b'\n').collect();
+            for name in &names {
+                text.extend(format!("\n{:016x} ", xxh3_64(name)).bytes().chain(name.iter().copied()));
+                text.push(b'\n');
+            }
+            replace("journal", &text);
+            journal(folder, &names);
+        }
+        _ => {
+            // Checksums of blocks: one for each of the four arrays.
+            let header = "{'descr': '<u8', 'fortran_order': False, 'shape': (4,), }";
+            let mut file = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+            file.extend(format!("{header:<117}\n").bytes());
+            file.extend(rest);
+            content["segments"][0]["checksums"]["blocks"] = json!(checksum(rest));
+            replace("000001.checksums.npy", &file);
+            replace("index.json", &manifest(&content));
         }
     }
     use_it(folder, &template.hasher);
 }
 
+/// Whatever a journal says, a writer removes no file of the index, and none that the journal does not name.
+fn journal(folder: &Path, names: &[&[u8]]) {
+    let others = ["mine.npy", "000077.codes.npy", "20260101.vectors.npy"];
+    others.map(|name| std::fs::write(folder.join(name), "mine").expect("space"));
+    let opened = IndexWriter::open(folder).is_ok();
+    Index::open(folder).and_then(|index| index.check()).expect("the index is sound");
+    for name in others {
+        let named = opened && names.contains(&name.as_bytes()) && name != "mine.npy";
+        assert!(named || folder.join(name).exists(), "{name} is gone");
+    }
+}
+
 fn use_it(folder: &Path, hasher: &Hasher) {
-    let Ok(index) = Index::open(folder) else { return };
+    for verify in [true, false] {
+        let Ok(index) = Index::open(folder) else { return };
+        search(&index.verify(verify), hasher);
+    }
+    let values = data(3);
+    let rows = Rows::new(&values, DIM).expect("whole rows");
+    let Ok(mut writer) = IndexWriter::open(folder) else { return };
+    let _ = writer.remove(&[12, 15]);
+    let mut new = writer.add(&Pool::ONE).replace(true);
+    let _ = new.push_with_ids(rows, &[1, 30, 31]);
+    let _ = new.commit();
+    let _ = writer.compact();
+}
+
+fn search(index: &Index, hasher: &Hasher) {
     let values = data(3);
     let rows = Rows::new(&values, DIM).expect("whole rows");
     let queries = hasher.queries(&Pool::ONE, rows).expect("rows");
@@ -127,11 +184,5 @@ fn use_it(folder: &Path, hasher: &Hasher) {
         }
         let _ = index.within(&Pool::ONE, &queries, 2, among);
     }
-    let _ = (index.check(), index.contains(12), index.len());
-    let Ok(mut writer) = IndexWriter::open(folder) else { return };
-    let _ = writer.remove(&[12, 15]);
-    let mut new = writer.add(&Pool::ONE).replace(true);
-    let _ = new.push_with_ids(rows, &[1, 30, 31]);
-    let _ = new.commit();
-    let _ = writer.compact();
+    let _ = (index.check(), index.contains(12), index.len(), index.other_files());
 }

@@ -85,9 +85,203 @@ fn an_index_finds_what_a_search_of_the_codes_finds() {
     assert_eq!(json(here, "inspect index")["kind"], "index");
     assert_eq!(
         files(&here.join("index")).iter().filter(|name| name.ends_with(".npy")).count(),
-        4,
-        "codes, factors, ids and vectors of one part"
+        5,
+        "codes, factors, ids, vectors and checksums of one part"
     );
+}
+
+/// Everything in a folder and below it: names and contents.
+fn everything(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for name in files(folder) {
+        let path = folder.join(&name);
+        if path.is_dir() {
+            let inner = everything(&path).into_iter();
+            all.extend(inner.map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else {
+            all.push((name, std::fs::read(path).unwrap()));
+        }
+    }
+    all
+}
+
+/// Files that are called like ours are not ours: a build into their folder is refused, and so is an input that
+/// lies in the folder of an index.
+#[test]
+fn files_of_the_users_are_never_removed_or_overwritten() {
+    let dir = ground(400);
+    let here = dir.path();
+    let folder = here.join("D");
+    std::fs::create_dir(&folder).unwrap();
+    for name in ["20260101.vectors.npy", "20260102.vectors.npy"] {
+        std::fs::copy(here.join("a.npy"), folder.join(name)).unwrap();
+    }
+    std::fs::write(folder.join("000001.removed"), "mine").unwrap();
+    std::fs::write(folder.join(".frosh-1.tmp"), "mine").unwrap();
+    let before = everything(&folder);
+    for arguments in [
+        "index build model D/*.npy -o D",
+        "index build model a.npy -o D",
+        "index build model D -o D",
+    ] {
+        let output = run(here, arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("an index needs"), "{arguments}: {said}");
+        assert_eq!(everything(&folder), before, "{arguments}");
+    }
+    // The model of the README's name, where the index would have its own.
+    let home = here.join("home");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::copy(here.join("model"), home.join("model.frosh")).unwrap();
+    let before = everything(&home);
+    for model in ["model", "home/model.frosh"] {
+        let output = run(here, &format!("index build {model} a.npy -o home"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("model.frosh"), "{said}");
+        assert_eq!(everything(&home), before);
+    }
+    // Inputs within an index, which a later change may remove.
+    ok(here, "index build model a.npy -o index --vectors f32 --quiet");
+    numbers(&here.join("index/gone.txt"), [1, 2]);
+    std::fs::copy(here.join("b.npy"), here.join("index/b.npy")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(here.join("index/b.npy"), here.join("link.npy")).unwrap();
+    #[cfg(not(unix))]
+    std::fs::copy(here.join("index/b.npy"), here.join("index/link.npy")).unwrap();
+    let before = everything(&here.join("index"));
+    for arguments in [
+        "index add index index/000001.vectors.npy",
+        "index add index index/b.npy",
+        "index add index link.npy",
+        "index add index b.npy --ids index/gone.txt",
+        "index remove index --ids-file index/gone.txt",
+    ] {
+        let output = run(here, arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("lies in the folder of the index"), "{arguments}: {said}");
+        assert_eq!(everything(&here.join("index")), before, "{arguments}");
+    }
+    // What others put there stays through all changes, and is told.
+    ok(here, "index add index b.npy --quiet");
+    ok(here, "index remove index --ids 5 --quiet");
+    ok(here, "index compact index --quiet");
+    let info = json(here, "index info index");
+    assert_eq!(info["other_files"], serde_json::json!(["b.npy", "gone.txt"]));
+    assert!(ok(here, "index info index").contains("b.npy and 1 more"));
+}
+
+/// An output is never an input: not under another name for it either.
+#[test]
+fn no_verb_overwrites_its_inputs() {
+    let dir = ground(600);
+    let here = dir.path();
+    std::fs::create_dir(here.join("in")).unwrap();
+    std::fs::copy(here.join("a.npy"), here.join("in/a.npy")).unwrap();
+    ok(here, "sketch a.npy -o one.sketch --quiet");
+    ok(here, "sketch b.npy --worker 1 -o two.sketch --quiet");
+    ok(here, "convert a.npy a.fvecs --quiet");
+    let links: &[(&str, &str)] = &[("a.npy", "la.npy"), ("model", "lm"), ("one.sketch", "ls")];
+    for (file, link) in links {
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(file, here.join(link)).unwrap();
+        #[cfg(not(unix))]
+        std::fs::copy(here.join(file), here.join(link)).unwrap();
+    }
+    let before = everything(here);
+    let mut cases: Vec<String> = [
+        "train a.npy -o a.npy",
+        "train b.npy a.npy -o ./a.npy",
+        "train in -o in/a.npy",
+        "train in/*.npy -o in/a.npy",
+        "train a.npy -o new --checkpoint a.npy",
+        "sketch a.npy -o a.npy",
+        "sketch a.npy -o new --checkpoint a.npy",
+        "merge one.sketch two.sketch -o two.sketch",
+        "fit one.sketch --bits 8 -o one.sketch",
+        "encode model a.npy -o a.npy",
+        "encode model a.npy -o model",
+        "encode model in -o in/a.npy",
+        "convert a.npy a.npy",
+        "convert in in/a.npy",
+        "convert a.fvecs ./a.fvecs",
+    ]
+    .map(String::from)
+    .to_vec();
+    if cfg!(unix) {
+        cases.extend(
+            [
+                "train a.npy -o la.npy",
+                "train la.npy -o a.npy",
+                "encode lm a.npy -o model",
+                "convert la.npy a.npy",
+                "fit ls --bits 8 -o one.sketch",
+                "merge ls two.sketch -o one.sketch",
+            ]
+            .map(String::from),
+        );
+    }
+    for arguments in cases {
+        let output = run(here, &arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {said}");
+        assert!(said.contains("is also an input"), "{arguments}: {said}");
+        assert!(everything(here) == before, "{arguments}");
+    }
+}
+
+/// A change that was made is a success, even if nobody can be told of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_change_that_was_made_is_no_failure() {
+    let dir = ground(500);
+    let here = dir.path();
+    ok(here, "index build model a.npy -o index --quiet");
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for (arguments, rows) in [
+        ("index add index b.npy", 800),
+        ("index remove index --ids 3,4", 798),
+        ("index compact index", 798),
+    ] {
+        let output = command(here, arguments).stdout(full()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && said.contains("done, but"), "{arguments}: {said}");
+        assert_eq!(json(here, "index info index --check")["rows"], rows, "{arguments}");
+    }
+}
+
+#[test]
+fn a_search_of_damaged_arrays_is_an_error_and_compacting_keeps_them() {
+    let dir = ground(3000);
+    let here = dir.path();
+    ok(here, "index build model a.npy -o index --vectors f32 --quiet");
+    ok(here, "index remove index --ids 7 --quiet");
+    let search = "index search index --queries q.npy -k 3";
+    let sound = ok(here, search);
+    for name in ["codes", "factors", "vectors"] {
+        let path = here.join(format!("index/000001.{name}.npy"));
+        let whole = std::fs::read(&path).unwrap();
+        let mut changed = whole.clone();
+        // All of a vector that is found, so that it is read for certain.
+        let found = ids(here, search)[0][0] as usize;
+        let at = 128 + found * (whole.len() - 128) / 3000;
+        changed[at] ^= 0x40;
+        std::fs::write(&path, &changed).unwrap();
+        for arguments in [search, "index compact index"] {
+            let output = run(here, arguments);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{name}, {arguments}: {said}");
+            assert!(said.contains(&format!("000001.{name}.npy")), "{said}");
+            assert!(output.stdout.is_empty(), "{arguments}");
+        }
+        assert!(std::fs::read(&path).unwrap() == changed, "{name}");
+        ok(here, &format!("{search} --no-verify"));
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(ok(here, search), sound);
+    }
+    ok(here, "index compact index --quiet");
+    assert_eq!(ok(here, search), sound);
 }
 
 /// Killed while it adds, removes or compacts, an index is as before the change or as after it.
@@ -148,6 +342,9 @@ fn killed_at_any_moment_an_index_is_as_before_or_as_after() {
         (parts, parts, 0),
         "{names:?}"
     );
+    let info = json(here, "index info index");
+    assert_eq!(info["other_files"], serde_json::json!([]));
+    assert!(!names.iter().any(|name| name == "journal"), "{names:?}");
 }
 
 fn kill_after(folder: &Path, arguments: &str, time: Duration) {
