@@ -20,7 +20,7 @@
 //!
 //! **Where we differ.** RaBitQ rotates all dimensions and leaves nothing out.
 //!
-//! **Cost.** Products of 4,096 sampled rows with the directions and with 256 of themselves, and of 1,024 with 64.
+//! **Cost.** Products of 2,048 sampled rows with the directions and with 256 of themselves, and of 1,024 with 64.
 
 use crate::factors::{self, Factors, Scales};
 use crate::linalg::{self, product};

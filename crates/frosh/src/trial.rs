@@ -25,7 +25,7 @@ use faer::MatRef;
 use std::ops::Range;
 
 /// Most sampled rows that take part.
-pub(crate) const ROWS: usize = 4096;
+pub(crate) const ROWS: usize = 2048;
 /// How many of them ask.
 pub(crate) const QUERIES: usize = 256;
 
