@@ -143,6 +143,16 @@ fn a_shrink_frees_half_of_the_buffer() {
 }
 
 #[test]
+fn every_row_has_one_length_however_long_the_stream() {
+    let d = 5;
+    let mut fd = FrequentDirections::new(d, 8, ShrinkIndex::HalfPlusOne);
+    for row in normals(100 * d, 12).chunks_exact(d) {
+        fd.append(&Pool::ONE, row);
+        assert_eq!(fd.lengths.len() + fd.norms.len(), fd.filled());
+    }
+}
+
+#[test]
 fn knowing_the_old_rows_changes_nothing_but_the_time() {
     let (d, l) = (50, 12);
     let rows = normals(120 * d, 9);
