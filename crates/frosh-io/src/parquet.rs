@@ -15,32 +15,39 @@
 //! embeddings and cost time in both directions. Bytes are stored through a dictionary, since Parquet would
 //! otherwise spend four bytes on each.
 //!
-//! The crate's asserts on damaged files are contained by [`guard`]; schemas too deep for its recursion, and pages that
-//! claim to be far larger than they are, are refused before it sees them.
+//! The crate's asserts on damaged files are contained by [`guard`]; schemas too deep for its recursion, pages that
+//! claim to be far larger than they are, and rows that are too long are refused before it sees them. If rows prove longer
+//! than the metadata suggest, fewer are read in one step.
 
 mod depth;
 mod pages;
 mod thrift;
+mod watch;
 
 use self::pages::Pages;
+use self::watch::{Limit, Watched};
 use crate::batch::{Kind, Values};
 use crate::columns::{Blocks, Chunks, Column, Lists, NEEDS_ZSTD, Reader, damaged, guard, rows_in};
 use crate::error::Fault;
-use crate::source::{Sink, Source};
+use crate::source::{MAX_DIM, Sink, Source};
 use ::parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
-    ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowSelection, RowSelector,
 };
-use ::parquet::arrow::{ArrowWriter, ProjectionMask};
+use ::parquet::arrow::{
+    ArrowWriter, FieldLevels, ProjectionMask, parquet_to_arrow_field_levels,
+};
 use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::ColumnChunkMetaData;
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Values read in one step, in bytes.
 const STEP: usize = 1 << 20;
+/// How many times that a step may become, before fewer rows are read in one.
+const SLACK: usize = 16;
 /// Most rows read in one step.
 const STEP_ROWS: usize = 1 << 14;
 /// Values of a row group written, in bytes.
@@ -96,13 +103,20 @@ fn fault(error: ParquetError) -> Fault {
 
 /// The row groups of one column.
 struct Groups {
-    file: File,
+    file: Arc<Pages>,
     meta: ArrowReaderMetadata,
-    column: usize,
+    /// The column, as the crate wants it named.
+    levels: FieldLevels,
+    /// Bytes of a value in memory.
+    value: usize,
     /// Rows up to the end of each row group.
     ends: Vec<u64>,
+    /// The row that comes next.
+    row: u64,
     /// Rows per step.
     step: usize,
+    /// How long rows may be for so many in a step.
+    limit: Limit,
     /// What reads from the present row on; gone after a fault.
     reader: Option<ParquetRecordBatchReader>,
 }
@@ -114,6 +128,10 @@ impl Groups {
         let leaf = (0..schema.num_columns())
             .find(|&leaf| schema.get_column_root_idx(leaf) == column.index)
             .ok_or_else(|| damaged("the column is not in the schema"))?;
+        // A list of numbers has one level of repetition, and rows are measured by that.
+        if schema.column(leaf).max_rep_level() != 1 {
+            return Err(damaged("the column is not a list"));
+        }
         let mut ends = Vec::new();
         let (mut rows, mut values) = (0u64, 0u64);
         for group in meta.metadata().row_groups() {
@@ -127,13 +145,24 @@ impl Groups {
             check(chunk, length)?;
             values = values.saturating_add(u64::try_from(chunk.num_values()).unwrap_or(0));
         }
+        let mask = ProjectionMask::roots(schema, [column.index]);
+        let levels = parquet_to_arrow_field_levels(schema, mask, None).map_err(fault)?;
         // Only a guess at the dimension, to choose how much to read at once.
-        let row_bytes = (values / rows.max(1)).saturating_mul(column.kind.bytes() as u64);
-        let step = rows_in(STEP, usize::try_from(row_bytes).unwrap_or(usize::MAX)).min(STEP_ROWS);
-        let mut groups = Self { file, meta, column: column.index, ends, step, reader: None };
+        let guess = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX);
+        let (step, limit) = step(guess, column.kind.bytes());
+        let (file, value) = (Arc::new(Pages(file)), column.kind.bytes());
+        let mut groups =
+            Self { file, meta, levels, value, ends, row: 0, step, limit, reader: None };
         groups.seek(0)?;
         Ok(groups)
     }
+}
+
+/// How many rows to read in one step if they have `dim` values of `bytes` each, and how long they may be then.
+fn step(dim: usize, bytes: usize) -> (usize, Limit) {
+    let step = rows_in(STEP, dim.saturating_mul(bytes)).min(STEP_ROWS);
+    let most = if step == 1 { MAX_DIM } else { (SLACK * STEP / (step * bytes)).min(MAX_DIM) };
+    (step, Limit::new(most))
 }
 
 /// Whether the crate can read the column of a row group.
@@ -155,20 +184,38 @@ fn check(chunk: &ColumnChunkMetaData, length: u64) -> Result<(), Fault> {
 
 impl Chunks for Groups {
     fn next(&mut self) -> Result<Option<Lists>, Fault> {
-        // Taken out, so that a reader that failed is not asked again.
-        let Some(mut reader) = self.reader.take() else {
-            return Err(damaged("it cannot be read any further"));
-        };
-        guard(|| {
-            let Some(batch) = reader.next().transpose().map_err(damaged)? else {
-                self.reader = Some(reader);
-                return Ok(None);
+        loop {
+            // Taken out, so that a reader that failed is not asked again.
+            let Some(mut reader) = self.reader.take() else {
+                return Err(damaged("it cannot be read any further"));
             };
-            let lists = batch.columns().first().and_then(|array| Lists::new(array));
-            let lists = lists.ok_or_else(|| damaged("the column is not a list"))?;
-            self.reader = Some(reader);
-            Ok(Some(lists))
-        })
+            let next = guard(|| {
+                let Some(batch) = reader.next().transpose().map_err(damaged)? else {
+                    return Ok((reader, None));
+                };
+                let lists = batch.columns().first().and_then(|array| Lists::new(array));
+                let lists = lists.ok_or_else(|| damaged("the column is not a list"))?;
+                Ok((reader, Some(lists)))
+            });
+            match (next, self.limit.exceeded()) {
+                (Ok((reader, lists)), _) => {
+                    self.row += lists.as_ref().map_or(0, |lists| lists.rows() as u64);
+                    self.reader = Some(reader);
+                    return Ok(lists);
+                }
+                (Err(_), Some(length)) if length > MAX_DIM => {
+                    return Err(Fault::File(format!(
+                        "has a row of at least {length} values, expected 1 to {MAX_DIM}"
+                    )));
+                }
+                // Each time the step becomes smaller, and with one row in a step the limit is the largest.
+                (Err(_), Some(length)) => {
+                    (self.step, self.limit) = step(length, self.value);
+                    self.seek(self.row)?;
+                }
+                (Err(fault), None) => return Err(fault),
+            }
+        }
     }
 
     fn seek(&mut self, row: u64) -> Result<(), Fault> {
@@ -176,17 +223,21 @@ impl Chunks for Groups {
         let before = if group == 0 { 0 } else { self.ends[group - 1] };
         let offset = usize::try_from(row - before).map_err(damaged)?;
         self.reader = None;
+        self.row = row;
         self.reader = Some(guard(|| {
-            let file = self.file.try_clone()?;
-            let builder =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(Pages(file), self.meta.clone());
-            let mask = ProjectionMask::roots(builder.parquet_schema(), [self.column]);
-            builder
-                .with_projection(mask)
-                .with_batch_size(self.step)
-                .with_row_groups((group..self.ends.len()).collect())
-                .with_offset(offset)
-                .build()
+            let groups = Watched {
+                file: self.file.clone(),
+                meta: self.meta.metadata().clone(),
+                groups: (group..self.ends.len()).collect(),
+                limit: self.limit.clone(),
+            };
+            let left = self.ends.last().map_or(0, |end| end - row);
+            let left = usize::try_from(left).map_err(damaged)?;
+            let wanted = (offset > 0).then(|| {
+                RowSelection::from(vec![RowSelector::skip(offset), RowSelector::select(left)])
+            });
+            let levels = &self.levels;
+            ParquetRecordBatchReader::try_new_with_row_groups(levels, &groups, self.step, wanted)
                 .map_err(fault)
         })?);
         Ok(())

@@ -1,5 +1,6 @@
 //! Refuses Parquet files whose schema is nested so deeply that the crate, which follows it by recursion, would
-//! run out of stack: that ends a program and cannot be caught.
+//! run out of stack: that ends a program and cannot be caught. The same holds for memory, so metadata that are very long,
+//! or claim very many entries, are refused too: the crate makes room for all entries before it reads the first.
 //!
 //! The metadata at the end of a file is a Thrift structure in the compact protocol. Its second field is the
 //! schema: a list of elements, depth first, each of which says how many of the following ones are its
@@ -10,6 +11,11 @@ use crate::columns::damaged;
 use crate::error::Fault;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+
+/// The longest metadata that are read. Real ones have some hundred bytes for each column of each row group.
+const LONGEST: u64 = 1 << 28;
+/// The most entries of a list: elements of the schema, row groups.
+const MOST: u64 = 1 << 20;
 
 /// Faults if the schema is too deep, or cannot be followed.
 pub(super) fn check(mut file: &File) -> Result<(), Fault> {
@@ -24,13 +30,16 @@ pub(super) fn check(mut file: &File) -> Result<(), Fault> {
     if !tail.ends_with(b"PAR1") || footer_len > tail_at {
         return Ok(());
     }
+    if footer_len > LONGEST {
+        return Err(format!("has {footer_len} bytes of metadata, and at most {LONGEST} are read").into());
+    }
     let mut footer = vec![0; footer_len as usize];
     file.seek(SeekFrom::Start(tail_at - footer_len))?;
     file.read_exact(&mut footer)?;
     match (Thrift { bytes: &footer }).schema_depth() {
         Some(depth) if depth <= MAX_DEPTH => Ok(()),
         Some(_) => Err(format!("has columns nested more than {MAX_DEPTH} deep").into()),
-        None => Err(damaged("its schema cannot be read")),
+        None => Err(damaged("its metadata cannot be read")),
     }
 }
 
@@ -42,6 +51,16 @@ impl Thrift<'_> {
             match self.field(&mut last) {
                 Some((2, LIST)) if deepest.is_none() => deepest = Some(self.elements()?),
                 Some((2, _)) => return None, // Not a list, or a second schema.
+                Some((_, LIST)) => {
+                    // Looked at twice: for its length, and to pass over it.
+                    let (length, _) = Thrift { bytes: self.bytes }.list()?;
+                    if length > MOST {
+                        return None;
+                    }
+                    if self.pass(LIST, 0).is_none() {
+                        return deepest;
+                    }
+                }
                 Some((_, kind)) if kind != END && self.pass(kind, 0).is_some() => {}
                 // The end, or something odd: what is not the schema, the crate may judge.
                 _ => return deepest,
@@ -52,7 +71,7 @@ impl Thrift<'_> {
     /// How deep the elements of a schema go.
     fn elements(&mut self) -> Option<usize> {
         let (elements, kind) = self.list()?;
-        if kind != STRUCT {
+        if kind != STRUCT || elements > MOST {
             return None;
         }
         // How many children are to come, on each level.

@@ -87,7 +87,7 @@ fn deep_schemas_do_not_exhaust_the_stack() {
         let bytes = [&b"PAR1"[..], &metadata, &length, b"PAR1"].concat();
         std::fs::write(file.path(), bytes).unwrap();
         let why = refused(file.path(), Format::Parquet, None);
-        assert_eq!(why, "f: is damaged: its schema cannot be read");
+        assert_eq!(why, "f: is damaged: its metadata cannot be read");
     }
 }
 
