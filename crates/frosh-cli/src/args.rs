@@ -140,7 +140,7 @@ pub(crate) struct Learning {
     #[arg(long)]
     pub(crate) skip_bad: bool,
     /// Save the state here every so often; started again after a crash with the same arguments, go on from
-    /// it. Settings, and the sizes, beginnings and ends of the files, must be as they were
+    /// it. Settings, and the sizes, times of modification and (where looked at) bytes of the files, must be as they were
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<std::path::PathBuf>,
     /// Seconds between checkpoints

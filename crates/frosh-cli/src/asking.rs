@@ -10,6 +10,7 @@ use clap::Args;
 use frosh::{Found, Hasher, IdSet, Neighbour, Pool, Queries, Ranking, Rows, Scored};
 use frosh_io::{Vectors, for_values};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// What is asked.
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Asking {
     /// Files, folders or patterns of query vectors
     #[arg(long, required = true, num_args = 1.., value_name = "DATA")]
-    queries: Vec<String>,
+    queries: Vec<OsString>,
     /// Neighbours for each query
     #[arg(short, default_value_t = 10, value_name = "K",
           value_parser = clap::value_parser!(u32).range(1..))]

@@ -10,6 +10,7 @@ use clap::Args;
 use frosh::{Codes, ExactSearch, Hasher, Metric, Pool, Ranking, Rows};
 use frosh_io::{Batch, Vectors, for_values, rows};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 
 /// Rows held out as queries where nothing else is said.
 const HELD_OUT: u64 = 300;
@@ -19,10 +20,10 @@ const HELD_OUT: u64 = 300;
 pub(crate) struct GroundArgs {
     /// Files, folders or patterns of the vectors to be searched
     #[arg(long, required = true, num_args = 1.., value_name = "DATA")]
-    base: Vec<String>,
+    base: Vec<OsString>,
     /// Query vectors; without them, some rows of the base are held out
     #[arg(long, num_args = 1.., value_name = "DATA", conflicts_with = "held_out")]
-    queries: Vec<String>,
+    queries: Vec<OsString>,
     /// Rows of the base to hold out as queries; 300 where there are enough
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     held_out: Option<u32>,
@@ -45,7 +46,7 @@ pub(crate) struct Ground {
 impl GroundArgs {
     /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
     pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<Ground> {
-        let open = |data: &[String]| -> Result<Vectors> {
+        let open = |data: &[OsString]| -> Result<Vectors> {
             let vectors = Vectors::open(data, &self.reading.options(false))?;
             if vectors.dim() != dim {
                 bail!(

@@ -4,9 +4,10 @@ use crate::args::{Common, Fitting, Learning, Reading, check_distinct};
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
 use anyhow::{Result, bail};
-use frosh::{Config, Sketcher};
+use frosh::{Config, Sketcher, Whole};
 use frosh_io::{Vectors, for_values, rows};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
@@ -33,7 +34,7 @@ pub(crate) type Refresh<'a> = Option<(u64, &'a dyn Fn(&Sketcher) -> Result<()>)>
 /// Reads the data once and learns from it. What would be refused at the end is refused at the start.
 #[allow(clippy::too_many_arguments)] // each is a group of options that two verbs share
 pub(crate) fn learn(
-    data: &[String],
+    data: &[OsString],
     output: &Path,
     reading: &Reading,
     learning: &Learning,
@@ -49,6 +50,10 @@ pub(crate) fn learn(
         if same_place(checkpoint, output) {
             bail!("--checkpoint and --output name the same file: give them different names");
         }
+    }
+    // What runs that were killed left behind. Their checkpoint and their output are this run's to replace.
+    for path in learning.checkpoint.iter().map(|path| &**path).chain([output]) {
+        Whole::remove_leftovers(path);
     }
     let threads = threads(common);
     let config = config(&vectors, learning, fitting, worker, threads);
@@ -113,7 +118,10 @@ pub(crate) fn learn(
         }
     }
     if sketcher.rows() == 0 {
-        bail!("there are no rows to learn from: the data is empty, or every row was left out");
+        bail!(
+            "{}: there are no rows to learn from: the data is empty, or every row was left out",
+            vectors.files()[0].path.display()
+        );
     }
     let left_out = batches.left_out();
     Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })

@@ -9,6 +9,7 @@ mod labels;
 mod learn;
 mod output;
 mod progress;
+mod signals;
 mod verbs;
 
 use clap::Parser as _;
@@ -16,17 +17,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
-    // A program that is told to stop leaves no unfinished file behind. Where no handler can be set, it may.
-    let _ = ctrlc::set_handler(|| {
-        frosh::Whole::remove_unfinished();
-        std::process::exit(130);
-    });
+    signals::watch();
     match verbs::run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Whoever reads our output may stop (`| head`): an end, but not a success.
             if !output::is_broken_pipe(&error) {
-                eprintln!("error: {}", output::chain(&error));
+                output::complain(&format!("error: {}", output::chain(&error)));
             }
             ExitCode::FAILURE
         }

@@ -1,17 +1,43 @@
 //! What goes to standard output: through one door, so that a closed pipe is an error and never a panic.
 
 use anyhow::{Context as _, Result};
+use frosh_io::visible;
 use std::io::{self, Write as _};
 
-/// Writes text to standard output.
+/// Writes text to standard output. What would steer a terminal is escaped, but for tabs and the ends of lines.
 pub(crate) fn print(text: &str) -> Result<()> {
+    let whole = |c: char| c == '\n' || c == '\t';
+    let text: String = text
+        .split_inclusive(whole)
+        .flat_map(|part| match part.strip_suffix(whole) {
+            Some(inner) => [visible(inner), part[inner.len()..].to_owned()],
+            None => [visible(part), String::new()],
+        })
+        .collect();
+    write(&text)
+}
+
+/// Writes one JSON value and a line end. JSON's own escapes leave out a few characters that steer terminals.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' => text += &format!("\\u{:04x}", u32::from(c)),
+            other => text.push(other),
+        }
+    }
+    text.push('\n');
+    write(&text)
+}
+
+fn write(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
 }
 
-/// Writes one JSON value and a line end.
-pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
-    print(&format!("{value}\n"))
+/// Writes a line to standard error. If nobody can be told, so be it.
+pub(crate) fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", visible(line));
 }
 
 /// Whether an error is only that nobody reads our output any more.

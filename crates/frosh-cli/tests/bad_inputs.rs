@@ -190,7 +190,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
         .arg(&disk)
         .output();
     if !mount.is_ok_and(|mounted| mounted.status.success()) {
-        eprintln!("skipped: mounting a small disk is not allowed here");
+        common::skipped("mounting a small disk is not allowed here");
         return;
     }
     let mut results = Vec::new();

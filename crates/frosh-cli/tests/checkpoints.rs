@@ -3,6 +3,7 @@
 
 mod common;
 use common::{command, files, json, ok, run, values, write_npy};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -39,9 +40,78 @@ fn killed_at_five_moments_and_resumed_the_model_is_the_same() {
     let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
     assert!(bytes("whole.frosh") == bytes("parts.frosh"), "the models differ");
     assert!(!dir.path().join("state").exists(), "a finished job needs no checkpoint");
-    // What the killed runs left (unfinished temporary files) did not disturb; it is hidden.
-    let visible: Vec<_> = files(dir.path()).into_iter().filter(|n| !n.starts_with('.')).collect();
-    assert_eq!(visible, ["a.npy", "b.npy", "parts.frosh", "whole.frosh"]);
+    assert_eq!(files(dir.path()), ["a.npy", "b.npy", "parts.frosh", "whole.frosh"]);
+}
+
+/// Runs a job until its first checkpoint, `state`, is there, and kills it.
+fn killed_after_a_checkpoint(folder: &Path, job: &str) {
+    let mut child = command(folder, &format!("{job} --checkpoint state -o x"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !folder.join("state").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before its first checkpoint");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_checkpoint_is_of_one_format_and_type() {
+    let dir = tempfile::tempdir().unwrap();
+    // Finite as f32 and as i8, and of the same dimension by --dim.
+    let bytes: Vec<u8> = values(60_000, 48, 1).iter().flat_map(|x| x.to_le_bytes()).collect();
+    std::fs::write(dir.path().join("a.raw"), bytes).unwrap();
+    let job = "train a.raw --dim 48 --method osh --bits 24";
+    killed_after_a_checkpoint(dir.path(), job);
+    for (verb, options, reason) in [
+        (
+            "train",
+            "--raw-type i8 --bits 24",
+            r#"a.raw held values of type "f32" then, and "i8" now"#,
+        ),
+        ("sketch", "--raw-type u8 --sketch-rows 48", r#"a.raw held values of type "f32" then"#),
+        ("train", "--format csv --bits 24", "a.raw"),
+    ] {
+        let arguments =
+            format!("{verb} a.raw --dim 48 --method osh {options} --checkpoint state -o x");
+        let output = run(dir.path(), &arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments}");
+        assert!(said.contains(reason), "{arguments}: {said}");
+    }
+    // What is said now and was found out then is the same.
+    let report =
+        json(dir.path(), &format!("{job} --format raw --raw-type f32 --checkpoint state -o x"));
+    assert!(report["resumed_at"].as_u64().unwrap() > 0);
+    ok(dir.path(), &format!("{job} -o y --quiet"));
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    assert!(bytes("x") == bytes("y"));
+}
+
+#[test]
+fn a_run_removes_what_killed_ones_left() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(40_000, 48, 1), 48);
+    let job = "train a.npy --method osh --bits 24 --checkpoint state --checkpoint-every 0 -o x";
+    // Names that look like ours, but are somebody's.
+    let theirs = [".frosh-state.tmp", ".frosh-abcdef.tmp", "state.tmp"];
+    theirs.iter().for_each(|name| std::fs::write(dir.path().join(name), "theirs").unwrap());
+    let left = || files(dir.path()).into_iter().filter(|n| n.starts_with(".frosh-")).count() - 2;
+    let clock = Instant::now();
+    while left() == 0 {
+        assert!(clock.elapsed() < Duration::from_secs(60), "no kill left anything");
+        let mut child =
+            command(dir.path(), job).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(30 + clock.elapsed().as_millis() as u64 % 50));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let _ = std::fs::remove_file(dir.path().join("state"));
+    }
+    ok(dir.path(), &format!("{job} --quiet"));
+    assert_eq!(left(), 0, "{:?}", files(dir.path()));
+    theirs.iter().for_each(|name| assert!(dir.path().join(name).exists(), "{name}"));
 }
 
 #[test]
@@ -49,18 +119,10 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let rows = values(60_000, 48, 1);
     write_npy(&dir.path().join("a.npy"), &rows, 48);
+    let written = dir.path().join("a.npy").metadata().unwrap().modified().unwrap();
     write_npy(&dir.path().join("b.npy"), &values(60_000, 48, 2), 48);
     let job = "train a.npy --method osh --bits 24";
-    let mut child = command(dir.path(), &format!("{job} --checkpoint state -o x"))
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    while !dir.path().join("state").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before its first checkpoint");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    killed_after_a_checkpoint(dir.path(), job);
     let says = |arguments: &str, reason: &str| {
         let output = run(dir.path(), &format!("{arguments} --checkpoint state -o x"));
         let said = String::from_utf8(output.stderr).unwrap();
@@ -76,6 +138,10 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_the_reason() {
     write_npy(&dir.path().join("a.npy"), &rows[48..], 48);
     says(job, "a.npy had 11520128 bytes then, and has 11519936 now");
     write_npy(&dir.path().join("a.npy"), &rows, 48);
+    // As it was, but written later: nobody can tell without reading all of it.
+    says(job, "a.npy has been modified since");
+    let file = std::fs::File::options().append(true).open(dir.path().join("a.npy")).unwrap();
+    file.set_modified(written).unwrap();
     let report = json(dir.path(), &format!("{job} --checkpoint state -o x"));
     assert!(report["resumed_at"].as_u64().unwrap() > 0);
     ok(dir.path(), &format!("{job} -o y --quiet"));

@@ -1,14 +1,18 @@
 //! What is inside files that can hold several sets of vectors.
 
-use crate::error::{Fault, Result};
+use crate::error::{Fault, Result, visible};
 use crate::format::Format;
 use crate::open::{self, Options};
 use crate::{arrow, hdf5, npy, parquet};
 use std::fs::File;
 use std::path::Path;
 
-/// The arrays, data sets or columns of a file, in words; `None` for formats that hold just one.
+/// The arrays, data sets or columns of a file, in words; `None` for formats that hold just one, and for what is no file.
 pub fn contents(path: &Path, options: &Options) -> Result<Option<(Format, Vec<String>)>> {
+    // A pipe is not read for this: its bytes would be gone.
+    if !std::fs::metadata(path).is_ok_and(|file| file.is_file()) {
+        return Ok(None);
+    }
     let list = || -> std::result::Result<_, Fault> {
         let format = open::look(path, options)?.format;
         let columns = |all: Vec<(String, String)>| -> Vec<String> {
@@ -27,7 +31,7 @@ pub fn contents(path: &Path, options: &Options) -> Result<Option<(Format, Vec<St
             Format::Arrow => columns(arrow::describe(path)?),
             _ => return Ok(None),
         };
-        Ok(Some((format, all)))
+        Ok(Some((format, all.iter().map(|name| visible(name)).collect())))
     };
     list().map_err(|fault| fault.at(path))
 }

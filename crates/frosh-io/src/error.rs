@@ -74,6 +74,21 @@ impl Error {
     }
 }
 
+/// Text from a file for people to read: characters that would steer a terminal, or hide what is there, become escapes.
+pub fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Beside control characters: those without width, and those that turn the direction of writing.
+        let hidden = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        if c.is_control() || hidden {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// An error before its file is known: what the formats' readers and writers return.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -94,8 +109,8 @@ impl Fault {
                 Error::File { path, why: "ends too early: it is cut short or damaged".into() }
             }
             Fault::Io(source) => Error::Io { path, source },
-            Fault::File(why) => Error::File { path, why },
-            Fault::Row { row, why } => Error::Row { path, row, why },
+            Fault::File(why) => Error::File { path, why: visible(&why) },
+            Fault::Row { row, why } => Error::Row { path, row, why: visible(&why) },
         }
     }
 }
@@ -115,5 +130,19 @@ impl From<String> for Fault {
 impl From<&str> for Fault {
     fn from(why: &str) -> Self {
         Fault::File(why.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_steer_a_terminal_is_escaped() {
+        assert_eq!(visible("größe 10 \"a\""), "größe 10 \"a\"");
+        assert_eq!(visible("a\x1b[2J\n\t\u{9b}\u{7f}"), "a\\u{1b}[2J\\n\\t\\u{9b}\\u{7f}");
+        assert_eq!(visible("\u{202e}gpj"), "\\u{202e}gpj");
+        let error = Fault::File("has the column \x1b]0;x\x07".into()).at(Path::new("f"));
+        assert_eq!(error.to_string(), "f: has the column \\u{1b}]0;x\\u{7}");
     }
 }

@@ -48,7 +48,7 @@ mod whole_numbers;
 
 pub use batch::{Batch, Kind, Values, rows};
 pub use contents::contents;
-pub use error::{Error, Result};
+pub use error::{Error, Result, visible};
 pub use format::Format;
 pub use open::Options;
 pub use output::{Output, Target};

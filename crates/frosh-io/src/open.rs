@@ -41,6 +41,15 @@ pub(crate) struct Looked {
 
 /// Looks at the first bytes, and unpacks where needed.
 pub(crate) fn look(path: &Path, options: &Options) -> Result<Looked, Fault> {
+    look_or(path, options, None)
+}
+
+/// As [`look`], with a format for files that neither their content nor their name tells.
+pub(crate) fn look_or(
+    path: &Path,
+    options: &Options,
+    otherwise: Option<Format>,
+) -> Result<Looked, Fault> {
     let stdin = path.as_os_str() == STDIN;
     let mut bytes = if stdin {
         Bytes::Stream(Box::new(std::io::stdin()), Ending::Open)
@@ -74,6 +83,7 @@ pub(crate) fn look(path: &Path, options: &Options) -> Result<Looked, Fault> {
         Some(format) => format,
         None => match Format::detect(&head, path) {
             Err(_) if stdin => Format::Raw,
+            Err(why) if Format::of_name(path).is_none() => otherwise.ok_or(why)?,
             other => other?,
         },
     };

@@ -33,9 +33,7 @@ use crate::source::{MAX_DIM, Sink, Source};
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowSelection, RowSelector,
 };
-use ::parquet::arrow::{
-    ArrowWriter, FieldLevels, ProjectionMask, parquet_to_arrow_field_levels,
-};
+use ::parquet::arrow::{ArrowWriter, FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::ColumnChunkMetaData;

@@ -31,6 +31,7 @@ use crate::format::Format;
 use crate::open::{self, Opened, Options, STDIN};
 use crate::source::{Shape, Source};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -71,7 +72,7 @@ pub struct Vectors {
 
 impl Vectors {
     /// Looks at all files: their formats, dimensions, rows.
-    pub fn open(inputs: &[String], options: &Options) -> Result<Self> {
+    pub fn open(inputs: &[impl AsRef<OsStr>], options: &Options) -> Result<Self> {
         let paths = expand(inputs)?;
         let mut options = options.clone();
         let mut files: Vec<FileFacts> = Vec::with_capacity(paths.len());
@@ -154,6 +155,10 @@ fn find_libsvm_dim(paths: &[PathBuf], options: &mut Options) -> Result<()> {
         let named = Format::of_name(path) == Some(Format::Libsvm);
         if options.format == Some(Format::Libsvm) || (options.format.is_none() && named) {
             let seen = open::look(path, options).map_err(|fault| fault.at(path))?;
+            if !seen.again {
+                let why = "LIBSVM text does not tell its dimension, and a stream is not read twice; pass --dim";
+                return Err(Fault::from(why).at(path));
+            }
             let index = crate::libsvm::largest_index(Box::new(seen.bytes));
             largest = largest.max(Some(index.map_err(|fault| fault.at(path))?));
         }
@@ -163,11 +168,13 @@ fn find_libsvm_dim(paths: &[PathBuf], options: &mut Options) -> Result<()> {
 }
 
 /// Turns arguments into files.
-fn expand(inputs: &[String]) -> Result<Vec<PathBuf>> {
+fn expand(inputs: &[impl AsRef<OsStr>]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for input in inputs {
         let path = Path::new(input);
-        if input == STDIN || path.is_file() {
+        // Names may be anything, patterns are text.
+        let pattern = input.as_ref().to_str().filter(|text| text.contains(['*', '?', '[']));
+        if input.as_ref() == STDIN || path.is_file() {
             paths.push(path.to_owned());
         } else if path.is_dir() {
             let before = paths.len();
@@ -178,11 +185,11 @@ fn expand(inputs: &[String]) -> Result<Vec<PathBuf>> {
                 return Err(Error::File { path: path.to_owned(), why: why.into() });
             }
             paths[before..].sort();
-        } else if input.contains(['*', '?', '[']) && !path.exists() {
+        } else if let Some(pattern) = pattern.filter(|_| !path.exists()) {
             let before = paths.len();
-            matching(input, &mut paths)?;
+            matching(pattern, &mut paths)?;
             if paths.len() == before {
-                return Err(Error::Usage(format!("no file matches {input:?}")));
+                return Err(Error::Usage(format!("no file matches {pattern:?}")));
             }
             paths[before..].sort();
         } else {
@@ -393,6 +400,8 @@ pub struct Batches {
     empty: Sender<Batch>,
     current: Option<Batch>,
     left_out: u64,
+    /// The first file: for messages.
+    path: PathBuf,
 }
 
 impl Batches {
@@ -401,6 +410,7 @@ impl Batches {
         // Room for every batch and the last message, so that the reader never waits for us to drop.
         let (send, full) = sync_channel(BATCHES + 1);
         let (kind, dim) = (reader.files[0].kind, reader.files[0].dim);
+        let path = reader.files[0].path.clone();
         for _ in 0..BATCHES {
             // The receiver is in our hands, so it takes them.
             let _ = give.send(Batch::new(kind, dim, Arc::from(Path::new(""))));
@@ -410,7 +420,7 @@ impl Batches {
         let _ = std::thread::Builder::new()
             .name("frosh-read".into())
             .spawn(move || reader.run(&empty, &send));
-        Self { full: Some(full), empty: give, current: None, left_out: 0 }
+        Self { full: Some(full), empty: give, current: None, left_out: 0, path }
     }
 
     /// The next rows; `None` at the end. Whoever stops asking stops the reading.
@@ -437,7 +447,8 @@ impl Batches {
                 // Without a last message the thread was never there, or died: not an end.
                 Err(_) => {
                     self.full = None;
-                    return Err(Error::Usage("the reading thread stopped unexpectedly".into()));
+                    let why = "the thread that reads it and what follows stopped unexpectedly";
+                    return Err(Fault::from(why).at(&self.path));
                 }
             }
         }

@@ -24,6 +24,11 @@ impl Vectors {
                 continue;
             }
             let fault = |fault: Fault| fault.at(&file.path);
+            if !file.again {
+                return Err(fault(
+                    "single rows cannot be read from a stream: save it as a file first".into(),
+                ));
+            }
             let mut source = open::open(&file.path, self.options()).map_err(fault)?.source;
             let dim = source.shape().dim;
             let mut values = Values::empty(source.shape().kind);
@@ -68,8 +73,9 @@ impl Vectors {
         match todo.first() {
             None => Ok(()),
             Some(id) => Err(Error::Usage(format!(
-                "row {id} is asked for, but the data has only {before} rows: is it the data that was \
-                 encoded?"
+                "{}: row {id} is asked for, but the data has only {before} rows: is it the data that was \
+                 encoded?",
+                self.files()[0].path.display()
             ))),
         }
     }

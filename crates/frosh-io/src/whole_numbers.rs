@@ -31,26 +31,17 @@ pub fn whole_numbers<T: TryFrom<i128>>(path: &Path) -> crate::Result<Vec<T>> {
 
 fn read<T: TryFrom<i128>>(path: &Path) -> Result<Vec<T>, Fault> {
     let options = Options::default();
-    let named = Format::of_name(path);
-    let bytes = match open::look(path, &options) {
-        Ok(looked) => match looked.format {
-            Format::Npy => return read_npy(looked.bytes),
-            Format::Idx => return read_idx(looked.bytes),
-            Format::Csv | Format::Tsv => looked.bytes,
-            other => {
-                let why = format!(
-                    "is of format {other}, and whole numbers are read from npy, idx or text"
-                );
-                return Err(why.into());
-            }
-        },
-        // Not known by content or name: .txt, for example.
-        Err(Fault::File(_)) if named.is_none() => {
-            open::look(path, &Options { format: Some(Format::Csv), ..options })?.bytes
+    // What neither content nor name tells is text: .txt, for example. Opened once, since it may be a pipe.
+    let looked = open::look_or(path, &options, Some(Format::Csv))?;
+    match looked.format {
+        Format::Npy => read_npy(looked.bytes),
+        Format::Idx => read_idx(looked.bytes),
+        Format::Csv | Format::Tsv => read_text(Box::new(looked.bytes)),
+        other => {
+            Err(format!("is of format {other}, and whole numbers are read from npy, idx or text")
+                .into())
         }
-        Err(other) => return Err(other),
-    };
-    read_text(Box::new(bytes))
+    }
 }
 
 fn read_npy<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {

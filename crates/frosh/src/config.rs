@@ -45,6 +45,8 @@ pub struct Config {
     pub(crate) method: Method,
     pub(crate) sketch_rows: usize,
     pub(crate) block_rows: Option<usize>,
+    /// The largest block that is taken.
+    pub(crate) most_block_rows: usize,
     pub(crate) seed: u64,
     pub(crate) worker: u64,
     pub(crate) metric: Metric,
@@ -57,8 +59,10 @@ pub struct Config {
 pub(crate) const MAX_DIM: usize = 1 << 24;
 /// Largest sketch.
 pub(crate) const MAX_SKETCH_ROWS: usize = 1 << 14;
-/// Largest block.
-const MAX_BLOCK_ROWS: usize = 1 << 30;
+/// Largest block: the paper's for the largest dimension. A block gives nothing to the sketch before it is full.
+const MAX_BLOCK_ROWS: usize = 4 * MAX_DIM;
+/// Largest block of a saved state: larger ones could be chosen once.
+const MAX_SAVED_BLOCK_ROWS: usize = 1 << 30;
 
 impl Config {
     /// Rows of `dim` values, all else by default: FROSH, 256 sketch rows (enough for 128 bits; fewer
@@ -69,6 +73,7 @@ impl Config {
             method: Method::default(),
             sketch_rows: 2 * dim.clamp(1, 128),
             block_rows: None,
+            most_block_rows: MAX_BLOCK_ROWS,
             seed: 0,
             worker: 0,
             metric: Metric::default(),
@@ -98,6 +103,12 @@ impl Config {
     pub fn block_rows(mut self, rows: usize) -> Self {
         self.block_rows = Some(rows);
         self
+    }
+
+    /// The block size of a state that was saved.
+    pub(crate) fn saved_block_rows(mut self, rows: usize) -> Self {
+        self.most_block_rows = MAX_SAVED_BLOCK_ROWS;
+        self.block_rows(rows)
     }
 
     /// Seed of all randomness.
@@ -149,9 +160,10 @@ impl Config {
         let q = self.sketch_rows / 2;
         let least = q.next_power_of_two().max(2);
         if let Some(m) = self.block_rows {
-            if !m.is_power_of_two() || m < least || m > MAX_BLOCK_ROWS {
+            if !m.is_power_of_two() || m < least || m > self.most_block_rows {
                 let why = format!(
-                    "it must be a power of two from {least} (half the sketch rows) to {MAX_BLOCK_ROWS}"
+                    "it must be a power of two from {least} (half the sketch rows) to {}",
+                    self.most_block_rows
                 );
                 return Err(Error::setting("block_rows", m, why));
             }
@@ -208,6 +220,12 @@ mod tests {
         );
         assert!(
             refused(Config::new(4).sketch_rows(64).block_rows(16)).starts_with("block_rows = 16")
+        );
+        let large = refused(Config::new(4).block_rows(1 << 30));
+        assert!(large.starts_with("block_rows = 1073741824") && large.ends_with("to 67108864"));
+        assert_eq!(
+            Config::new(4).saved_block_rows(1 << 30).resolved_block_rows().ok(),
+            Some(1 << 30)
         );
     }
 }

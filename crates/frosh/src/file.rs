@@ -31,16 +31,17 @@ pub(crate) trait Saved: Sized {
     /// Name of the format.
     const FORMAT: &'static str;
     /// Puts the parts into a file.
-    fn write(&self, file: &mut Writer);
+    fn write<'a>(&'a self, file: &mut Writer<'a>);
     /// Makes it again from its parts.
     fn read(file: &Reader<'_>) -> Result<Self>;
 }
 
 /// Gathers the parts of a file.
 #[derive(Default)]
-pub(crate) struct Writer {
+pub(crate) struct Writer<'a> {
     facts: BTreeMap<&'static str, String>,
-    tensors: Vec<(&'static str, &'static str, Vec<usize>, Vec<u8>)>,
+    /// Name, type, shape, bytes.
+    tensors: Vec<(&'static str, &'static str, Vec<usize>, Cow<'a, [u8]>)>,
 }
 
 /// The values' bytes, least significant first.
@@ -52,7 +53,7 @@ pub(crate) fn little_endian<T: bytemuck::Pod>(values: &[T]) -> Cow<'_, [u8]> {
     bytes
 }
 
-impl Writer {
+impl<'a> Writer<'a> {
     pub(crate) fn fact(&mut self, name: &'static str, value: impl Display) {
         self.facts.insert(name, value.to_string());
     }
@@ -66,7 +67,7 @@ impl Writer {
     ) {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
         let bytes = little_endian(values).into_owned();
-        self.tensors.push((name, dtype, shape.to_vec(), bytes));
+        self.tensors.push((name, dtype, shape.to_vec(), bytes.into()));
     }
 
     pub(crate) fn f32s(&mut self, name: &'static str, shape: &[usize], values: &[f32]) {
@@ -84,12 +85,14 @@ impl Writer {
     pub(crate) fn i64s(&mut self, name: &'static str, values: &[i64]) {
         self.tensor(name, "I64", &[values.len()], values);
     }
-    pub(crate) fn u8s(&mut self, name: &'static str, shape: &[usize], values: &[u8]) {
-        self.tensor(name, "U8", shape, values);
+    /// These are not copied: codes may be most of the memory.
+    pub(crate) fn u8s(&mut self, name: &'static str, shape: &[usize], values: &'a [u8]) {
+        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+        self.tensors.push((name, "U8", shape.to_vec(), values.into()));
     }
 
-    /// The whole file.
-    fn finish(mut self, format: &str) -> Vec<u8> {
+    /// The pieces of the file, one after the other: the header, and each tensor.
+    fn finish(mut self, format: &str) -> Vec<Cow<'a, [u8]>> {
         self.facts.insert("format", format.to_owned());
         self.facts.insert("version", VERSION.to_string());
         let facts = self.facts.iter().map(|(k, v)| (*k, v.as_str()));
@@ -111,11 +114,9 @@ impl Writer {
             entries.iter().map(|(name, entry)| format!(r#""{name}":{entry}"#)).collect();
         let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
         header.resize(header.len().next_multiple_of(8), b' ');
-        let mut out = Vec::with_capacity(8 + header.len() + at);
-        out.extend_from_slice(&(header.len() as u64).to_le_bytes());
-        out.extend_from_slice(&header);
-        self.tensors.iter().for_each(|t| out.extend_from_slice(&t.3));
-        out
+        let length = (header.len() as u64).to_le_bytes();
+        let header: Cow<'a, [u8]> = [&length[..], &header].concat().into();
+        std::iter::once(header).chain(self.tensors.into_iter().map(|t| t.3)).collect()
     }
 }
 
@@ -274,10 +275,14 @@ pub(crate) fn contradiction(what: &str) -> Error {
     Error::file(format!("contradicts itself: {what}"))
 }
 
-pub(crate) fn to_bytes<T: Saved>(value: &T) -> Vec<u8> {
+fn pieces<T: Saved>(value: &T) -> Vec<Cow<'_, [u8]>> {
     let mut writer = Writer::default();
     value.write(&mut writer);
     writer.finish(T::FORMAT)
+}
+
+pub(crate) fn to_bytes<T: Saved>(value: &T) -> Vec<u8> {
+    pieces(value).concat()
 }
 
 pub(crate) fn from_bytes<T: Saved>(bytes: &[u8]) -> Result<T> {
@@ -287,7 +292,9 @@ pub(crate) fn from_bytes<T: Saved>(bytes: &[u8]) -> Result<T> {
 pub(crate) fn save<T: Saved>(value: &T, path: &Path) -> Result<()> {
     let whole = Whole::begin(path)?;
     let io = |source| Error::Io { path: path.to_owned(), source };
-    whole.file().write_all(&to_bytes(value)).map_err(io)?;
+    for piece in pieces(value) {
+        whole.file().write_all(&piece).map_err(io)?;
+    }
     whole.commit()
 }
 

@@ -51,7 +51,7 @@ impl AnyFile {
     }
 }
 
-fn write_directions(file: &mut Writer, dim: usize, fd: &FrequentDirections) {
+fn write_directions(file: &mut Writer<'_>, dim: usize, fd: &FrequentDirections) {
     file.fact("sketch_rows", fd.capacity());
     file.fact("shrink_index", fd.index());
     file.fact("removed", fd.removed());
@@ -80,7 +80,7 @@ fn read_directions(file: &Reader<'_>, dim: usize) -> Result<FrequentDirections> 
     Ok(FrequentDirections::resume(dim, capacity, index, rows, lengths, mass))
 }
 
-fn write_reservoir(file: &mut Writer, dim: usize, reservoir: &Reservoir) {
+fn write_reservoir(file: &mut Writer<'_>, dim: usize, reservoir: &Reservoir) {
     let (keys, data, scales) = reservoir.parts();
     file.fact("reservoir_rows", reservoir.capacity());
     file.u64s("reservoir_keys", &keys);
@@ -120,7 +120,7 @@ fn read_rows(file: &Reader<'_>) -> Result<u64> {
 impl Saved for Sketch {
     const FORMAT: &'static str = "frosh-sketch";
 
-    fn write(&self, file: &mut Writer) {
+    fn write<'a>(&'a self, file: &mut Writer<'a>) {
         file.fact("dim", self.dim);
         file.fact("method", self.method);
         file.fact("metric", self.metric);
@@ -160,7 +160,7 @@ impl Saved for Sketch {
 impl Saved for Sketcher {
     const FORMAT: &'static str = "frosh-sketcher";
 
-    fn write(&self, file: &mut Writer) {
+    fn write<'a>(&'a self, file: &mut Writer<'a>) {
         let (config, dim) = (&self.config, self.config.dim);
         file.fact("dim", dim);
         file.fact("method", config.method);
@@ -203,7 +203,7 @@ impl Saved for Sketcher {
             .worker(file.fact("worker")?)
             .sketch_rows(file.fact("config_sketch_rows")?)
             .reservoir_rows(file.fact("config_reservoir_rows")?)
-            .block_rows(file.fact("block_rows")?);
+            .saved_block_rows(file.fact("block_rows")?);
         let directions = read_directions(file, dim)?;
         config = config.shrink_index(directions.index());
         let mut sketcher = Sketcher::new(config)?;
@@ -262,7 +262,7 @@ impl Saved for Sketcher {
 impl Saved for Hasher {
     const FORMAT: &'static str = "frosh-hasher";
 
-    fn write(&self, file: &mut Writer) {
+    fn write<'a>(&'a self, file: &mut Writer<'a>) {
         let facts = &self.facts;
         file.fact("dim", facts.dim);
         file.fact("bits", facts.bits);
@@ -344,7 +344,7 @@ impl Saved for Hasher {
 impl Saved for Codes {
     const FORMAT: &'static str = "frosh-codes";
 
-    fn write(&self, file: &mut Writer) {
+    fn write<'a>(&'a self, file: &mut Writer<'a>) {
         file.fact("bits", self.bits);
         file.fact("hasher", self.hasher);
         file.u8s("codes", &[self.len(), self.bytes_per_row()], &self.data);

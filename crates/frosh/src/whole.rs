@@ -46,7 +46,8 @@ impl Whole {
             _ => Path::new("."),
         };
         let mut builder = tempfile::Builder::new();
-        builder.prefix(".frosh-").suffix(".tmp");
+        let prefix = prefix(&place);
+        builder.prefix(&prefix).suffix(SUFFIX);
         #[cfg(unix)]
         {
             // As any file that a program writes: the umask decides who may read it.
@@ -60,6 +61,10 @@ impl Whole {
             let _ = temporary.as_file().set_permissions(before.permissions());
         }
         unfinished(|all| all.push(temporary.path().to_owned()));
+        // Held as long as somebody writes it, so that nobody takes it for a leftover. Where files cannot be locked,
+        // leftovers are not removed either.
+        #[cfg(unix)]
+        let _ = temporary.as_file().try_lock();
         Ok(Self { temporary: Some(temporary), target: target.to_owned(), place })
     }
 
@@ -89,6 +94,32 @@ impl Whole {
             }
         }
         Ok(())
+    }
+
+    /// Removes what programs that were killed left of their temporary files for `target`, and nothing else.
+    pub fn remove_leftovers(target: &Path) {
+        // Elsewhere files are not locked, so nobody knows which are leftovers.
+        if !cfg!(unix) {
+            return;
+        }
+        let place = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let here = Path::new(".");
+        let folder = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(here);
+        let prefix = prefix(&place);
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let random = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+            let random = random.and_then(|rest| rest.strip_suffix(SUFFIX));
+            let ours = random
+                .is_some_and(|r| r.len() == 6 && r.bytes().all(|b| b.is_ascii_alphanumeric()));
+            if ours && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                // Whoever writes it holds a lock.
+                let file = File::open(entry.path());
+                if file.is_ok_and(|file| file.try_lock().is_ok()) {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            }
+        }
     }
 
     /// Removes the temporary files of all unfinished files: for a program that is told to stop.
@@ -130,6 +161,15 @@ fn place(target: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("too many links lead from one to the next"))
+}
+
+/// How names of temporary files end.
+const SUFFIX: &str = ".tmp";
+
+/// How names of temporary files for a target begin. Names may be too long to be taken up whole.
+fn prefix(place: &Path) -> String {
+    let name = place.file_name().unwrap_or_default().as_encoded_bytes();
+    format!(".frosh-{:016x}-", xxhash_rust::xxh3::xxh3_64(name))
 }
 
 fn unfinished(change: impl FnOnce(&mut Vec<PathBuf>)) {
@@ -200,6 +240,30 @@ mod tests {
             assert!(write(&at(link), "x").is_err(), "{link}");
             assert!(at(link).symlink_metadata().unwrap().is_symlink(), "{link}");
         }
+    }
+
+    #[test]
+    fn leftovers_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("state");
+        let begun = Whole::begin(&target).unwrap();
+        let other = Whole::begin(&dir.path().join("other")).unwrap();
+        let path = |whole: &Whole| whole.temporary.as_ref().unwrap().path().to_owned();
+        let mine = path(&begun);
+        let foreign = [".frosh-abcdef.tmp", ".frosh-state.tmp", "state.tmp", "state"];
+        foreign.iter().for_each(|name| std::fs::write(dir.path().join(name), "mine").unwrap());
+        let close = mine.with_file_name(format!("{}x", mine.file_name().unwrap().display()));
+        std::fs::write(&close, "mine").unwrap();
+        Whole::remove_leftovers(&target);
+        assert!(mine.exists(), "it is being written");
+        // As a killed program leaves it: there, and not locked any more.
+        let content = std::fs::read(&mine).unwrap();
+        drop(begun);
+        std::fs::write(&mine, content).unwrap();
+        Whole::remove_leftovers(&target);
+        assert!(!mine.exists());
+        assert!(close.exists() && path(&other).exists());
+        foreign.iter().for_each(|name| assert!(dir.path().join(name).exists(), "{name}"));
     }
 
     #[test]

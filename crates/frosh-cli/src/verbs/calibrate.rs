@@ -3,7 +3,7 @@
 use crate::args::{Common, names};
 use crate::ground::{self, GroundArgs};
 use crate::output::{count, print, print_json, seconds};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use frosh::{AnyFile, Hasher, Pool, RankedEvaluation, Ranking, Sketch, Truth};
 use serde_json::{Value, json};
@@ -108,7 +108,8 @@ impl Calibrate {
     }
 
     fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
-        Ok(self.bits.iter().map(|bits| sketch.hasher(*bits)).collect::<frosh::Result<_>>()?)
+        let hashers = self.bits.iter().map(|bits| sketch.hasher(*bits));
+        hashers.collect::<frosh::Result<_>>().with_context(|| self.file.display().to_string())
     }
 
     /// The fewest bytes that stay within `--most`; where none do, the fewest candidates.

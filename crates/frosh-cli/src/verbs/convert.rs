@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::{Args, CommandFactory as _};
 use frosh_io::{Format, Kind, Output, Target, Vectors};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ Floats are rounded to the type that is written; a value that an integer type can
 pub(crate) struct Convert {
     /// Files, folders or patterns of vectors, then the file to write; - is standard input or output
     #[arg(required = true, value_name = "FROM... TO")]
-    paths: Vec<String>,
+    paths: Vec<OsString>,
     /// Format to write, where the name does not tell
     #[arg(long, value_name = "NAME", value_parser = format_name)]
     to: Option<Format>,

@@ -8,6 +8,7 @@ use clap::Args;
 use frosh::{Codes, Hasher, Pool, Whole};
 use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ pub(crate) struct Encode {
     model: PathBuf,
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
-    data: Vec<String>,
+    data: Vec<OsString>,
     /// The codes to write: NAME.npy for a plain array, - for bare bytes, else a file that knows its model
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,

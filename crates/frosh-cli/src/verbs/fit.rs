@@ -2,7 +2,7 @@
 
 use crate::args::{Common, Fitting, check_distinct};
 use crate::output::{count, print, print_json};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -26,7 +26,8 @@ impl Fit {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         check_distinct(&self.output, [&*self.sketch])?;
         let sketch = frosh::Sketch::load(&self.sketch)?;
-        let hasher = self.fitting.hasher(&sketch)?;
+        let hasher = self.fitting.hasher(&sketch);
+        let hasher = hasher.with_context(|| self.sketch.display().to_string())?;
         hasher.save(&self.output)?;
         if common.json {
             return print_json(&json!({

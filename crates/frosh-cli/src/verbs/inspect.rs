@@ -5,7 +5,7 @@ use crate::output::{count, figures, print, print_json, size};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use frosh::{AnyFile, Codes, Hasher, Method, Sketch, Sketcher};
-use frosh_io::{FileFacts, Vectors};
+use frosh_io::{FileFacts, Vectors, visible};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -63,7 +63,7 @@ impl Inspect {
     }
 
     fn of_data(&self, path: &Path) -> Result<Facts> {
-        let input = [path.to_string_lossy().into_owned()];
+        let input = [path];
         let vectors = match Vectors::open(&input, &self.reading.options(false)) {
             Ok(vectors) => vectors,
             // A file with several sets inside: tell which, rather than ask.
@@ -215,7 +215,7 @@ fn of_codes(codes: &Codes) -> Facts {
 /// A fact as text.
 fn shown(name: &str, value: &Value) -> String {
     match (name, value) {
-        (_, Value::String(text)) => text.clone(),
+        (_, Value::String(text)) => visible(text),
         (_, Value::Bool(yes)) => if *yes { "yes" } else { "no" }.into(),
         (_, Value::Null) => "not known before reading".into(),
         ("file_bytes" | "memory_bytes", n) => size(n.as_u64().unwrap_or(0)),
@@ -258,7 +258,7 @@ fn shown(name: &str, value: &Value) -> String {
         (_, Value::Array(all)) => all
             .iter()
             .map(|v| match v {
-                Value::String(text) => text.clone(),
+                Value::String(text) => visible(text),
                 Value::Number(n) if n.is_f64() => figures(n.as_f64().unwrap_or(0.0)),
                 other => other.to_string(),
             })

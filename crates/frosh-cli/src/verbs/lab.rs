@@ -1,7 +1,7 @@
 //! `frosh lab`: the experiments of the paper.
 
 use crate::args::Common;
-use crate::output::{count, print, print_json, seconds};
+use crate::output::{complain, count, print, print_json, seconds};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use frosh_lab::{Experiment, Found, Results, Settings, Verdict};
@@ -122,7 +122,7 @@ impl Lab {
         let show = !common.quiet && std::io::stderr().is_terminal();
         let results = frosh_lab::run(&settings, &self.what.experiments(), &mut |line| {
             if show {
-                eprintln!("{line}");
+                complain(line);
             }
         })?;
         self.summary(common, &results)

@@ -8,6 +8,7 @@ use clap::Args;
 use frosh::{Codes, Found, Hasher, Metric, Pool, Ranking, Scored};
 use frosh_io::Vectors;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Find the nearest codes for query vectors.
@@ -35,7 +36,7 @@ pub(crate) struct Search {
     rank: Ranking,
     /// The vectors that were encoded: look up the best candidates there and put them in exact order
     #[arg(long, num_args = 1.., value_name = "DATA", conflicts_with = "radius")]
-    rerank: Vec<String>,
+    rerank: Vec<OsString>,
     /// With --rerank: candidates for each neighbour wanted
     #[arg(long, default_value_t = 4, value_name = "N", requires = "rerank",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -84,7 +85,7 @@ impl Search {
         if let Some(rows) = base.rows().filter(|rows| *rows != codes.len() as u64) {
             bail!(
                 "{} has {rows} rows, but {} holds {} codes: --rerank needs the vectors that were encoded",
-                self.rerank[0],
+                self.rerank[0].display(),
                 self.codes.display(),
                 codes.len()
             );

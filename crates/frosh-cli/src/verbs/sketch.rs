@@ -6,6 +6,7 @@ use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use std::time::Instant;
 pub(crate) struct Sketch {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
-    data: Vec<String>,
+    data: Vec<OsString>,
     /// The sketch file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Hasher, Sketcher, Whole};
 use serde_json::json;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ use std::time::Instant;
 pub(crate) struct Train {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
-    data: Vec<String>,
+    data: Vec<OsString>,
     /// The model file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,

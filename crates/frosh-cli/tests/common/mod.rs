@@ -73,3 +73,10 @@ pub(crate) fn files(folder: &Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Says that a test could not be done, and why, past the capture of output; `.ci/run` counts these lines.
+pub(crate) fn skipped(why: &str) {
+    use std::io::Write as _;
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+}

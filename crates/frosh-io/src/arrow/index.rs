@@ -13,6 +13,8 @@ use std::io::{Read, Seek, SeekFrom};
 
 const MAGIC: &[u8; 6] = b"ARROW1";
 const CONTINUED: [u8; 4] = [0xFF; 4];
+/// The longest metadata that are read. Real ones have some dozens of bytes for each column, or for each batch.
+const LONGEST: u64 = 1 << 28;
 
 /// The parts of a file.
 pub(super) struct Index {
@@ -98,6 +100,7 @@ impl Index {
         let footer_at = tail_at
             .checked_sub(footer_len)
             .ok_or_else(|| damaged("its footer is longer than the file"))?;
+        believable(footer_len)?;
         let footer = bytes(&mut file, footer_at, footer_len as usize)?;
         let footer = root_as_footer(&footer).map_err(damaged)?;
         let schema = footer.schema().ok_or_else(|| damaged("it has no schema"))?;
@@ -160,6 +163,7 @@ impl Index {
         if metadata_len > self.length - metadata {
             return Err(CUT.into());
         }
+        believable(metadata_len)?;
         let content = bytes(&mut self.file, metadata, metadata_len as usize)?;
         let message = parse(&content)?;
         let body = metadata + metadata_len;
@@ -245,6 +249,16 @@ impl Index {
         }
         Ok(part)
     }
+}
+
+/// Faults if metadata are too long: a file may be long without taking any room on the disk.
+fn believable(length: u64) -> Result<(), Fault> {
+    if length > LONGEST {
+        return Err(
+            format!("has {length} bytes of metadata, and at most {LONGEST} are read").into()
+        );
+    }
+    Ok(())
 }
 
 /// `len` bytes from `pos` on. They lie within the file, as every caller has checked.

@@ -3,6 +3,7 @@
 use super::index::{Codec, Part, Span};
 use crate::columns::{Column, Lists, Spans, damaged, rows_in};
 use crate::error::Fault;
+use crate::source::MAX_DIM;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type,
     UInt32Type,
@@ -10,6 +11,7 @@ use arrow_array::types::{
 use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use std::sync::Arc;
 const STEP: usize = 1 << 20;
 /// Most rows read in one step.
 const STEP_ROWS: usize = 1 << 16;
+/// The most values of a step, in bytes, unless it is a single row. Rows may be much longer than their mean.
+const MOST: usize = 16 * STEP;
 /// Bytes that a list takes at once: what a compressed buffer claims to become need not be there.
 const GROWTH: usize = 16 << 20;
 
@@ -41,8 +45,9 @@ pub(super) struct PartReader {
 enum Rows {
     /// All the same.
     Every(usize),
-    /// From one offset to the next, `wide` if they have 64 bits; `last` is where the next row begins.
-    Offsets { offsets: Stream, wide: bool, last: u64 },
+    /// From one offset to the next, `wide` if they have 64 bits; `last` is where the next row begins, and `ahead` are the
+    /// ends of the rows from there on that were read already.
+    Offsets { offsets: Stream, wide: bool, last: u64, ahead: VecDeque<u64> },
 }
 
 impl PartReader {
@@ -72,7 +77,7 @@ impl PartReader {
                 let mut offsets = open(span, (part.rows + 1) * width)?;
                 offsets.skip(from * width)?;
                 let last = offset(&offsets.read(width as usize)?, wide)?;
-                Rows::Offsets { offsets, wide, last }
+                Rows::Offsets { offsets, wide, last, ahead: VecDeque::new() }
             }
             (None, None) => return Err(damaged("a list column has no offsets")),
         };
@@ -105,21 +110,27 @@ impl PartReader {
         if rows == 0 {
             return Ok(None);
         }
-        self.left -= rows as u64;
-        let nulls = self.nulls.as_mut().map(|nulls| nulls.read(rows)).transpose()?;
         let (spans, items) = match &mut self.rows {
             Rows::Every(size) => (Spans::Every { size: *size, rows }, rows * *size),
-            Rows::Offsets { offsets, wide, last } => {
+            Rows::Offsets { offsets, wide, last, ahead } => {
                 let width = if *wide { 8 } else { 4 };
-                let bytes = offsets.read(rows * width)?;
-                let first = *last;
-                let mut ends = Vec::with_capacity(rows + 1);
-                ends.push(0);
+                let bytes = offsets.read(rows.saturating_sub(ahead.len()) * width)?;
                 for bytes in bytes.chunks_exact(width) {
-                    let end = offset(bytes, *wide)?;
-                    if end < *last {
-                        return Err(damaged("a list ends before it begins"));
+                    ahead.push_back(offset(bytes, *wide)?);
+                }
+                let (first, most) = (*last, (MOST / self.item_bytes) as u64);
+                let mut ends = vec![0];
+                while let Some(end) = ahead.front().copied() {
+                    let length = end.checked_sub(*last);
+                    let length = length.ok_or_else(|| damaged("a list ends before it begins"))?;
+                    if length > MAX_DIM as u64 {
+                        let why = format!("has a row of {length} values, expected 1 to {MAX_DIM}");
+                        return Err(why.into());
                     }
+                    if ends.len() > 1 && end - first > most {
+                        break;
+                    }
+                    ahead.pop_front();
                     *last = end;
                     ends.push((end - first) as i64);
                 }
@@ -129,6 +140,9 @@ impl PartReader {
                 (Spans::Long(ScalarBuffer::from(ends)), items)
             }
         };
+        let rows = spans.rows();
+        self.left -= rows as u64;
+        let nulls = self.nulls.as_mut().map(|nulls| nulls.read(rows)).transpose()?;
         let items = self.items(items)?;
         Ok(Some(Lists { spans, nulls, items }))
     }

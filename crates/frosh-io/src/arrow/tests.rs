@@ -67,3 +67,45 @@ fn cut_files_are_named_so() {
     std::fs::write(file.path(), b"FEA1 and more").unwrap();
     assert!(refused(file.path(), Format::Arrow, None).contains("Feather file of version 1"));
 }
+
+/// An Arrow file with one column, a list of u8, whose rows have these lengths.
+fn file_of(lengths: impl IntoIterator<Item = usize>) -> tempfile::NamedTempFile {
+    use arrow_array::{LargeListArray, RecordBatch, UInt8Array};
+    use arrow_buffer::OffsetBuffer;
+    use arrow_schema::{DataType, Field, Schema};
+    let offsets = OffsetBuffer::<i64>::from_lengths(lengths);
+    let items = UInt8Array::from(vec![0; *offsets.last().unwrap() as usize]);
+    let item = Arc::new(Field::new("item", DataType::UInt8, false));
+    let lists = LargeListArray::new(item.clone(), offsets, Arc::new(items), None);
+    let schema = Schema::new(vec![Field::new("v", DataType::LargeList(item), false)]);
+    let batch = RecordBatch::try_new(Arc::new(schema.clone()), vec![Arc::new(lists)]).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let mut writer = FileWriter::try_new(file.reopen().unwrap(), &schema).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    file
+}
+
+#[test]
+fn long_rows_are_read_a_few_at_a_time() {
+    // Their mean says that all of the 40 MB are one step.
+    let file = file_of(std::iter::repeat_n(1 << 20, 40).chain(std::iter::repeat_n(1, 1 << 20)));
+    let index = Index::new(file.reopen().unwrap()).unwrap();
+    let column = Column::choose(&index.schema, None).unwrap();
+    let parts = index.parts(&column).unwrap();
+    let file = Arc::new(index.file);
+    let mut reader = PartReader::new(&file, &parts[0], &column, 0).unwrap();
+    let mut rows = 0;
+    while let Some(lists) = reader.next().unwrap() {
+        assert!(lists.items.len() <= 16 << 20, "{} values at once", lists.items.len());
+        rows += lists.rows();
+    }
+    assert_eq!(rows, 40 + (1 << 20));
+}
+
+#[test]
+fn a_row_that_is_too_long_is_refused_before_it_is_read() {
+    let file = file_of([4, (1 << 24) + 1]);
+    let why = refused(file.path(), Format::Arrow, None);
+    assert_eq!(why, "f: has a row of 16777217 values, expected 1 to 16777216");
+}

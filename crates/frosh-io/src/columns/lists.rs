@@ -37,6 +37,16 @@ pub(crate) enum Spans {
     Long(ScalarBuffer<i64>),
 }
 
+impl Spans {
+    pub(crate) fn rows(&self) -> usize {
+        match self {
+            Spans::Every { rows, .. } => *rows,
+            Spans::Short(ends) => ends.len().saturating_sub(1),
+            Spans::Long(ends) => ends.len().saturating_sub(1),
+        }
+    }
+}
+
 impl Lists {
     /// The rows of a list array.
     pub(crate) fn new(array: &dyn Array) -> Option<Self> {
@@ -53,11 +63,7 @@ impl Lists {
     }
 
     pub(crate) fn rows(&self) -> usize {
-        match &self.spans {
-            Spans::Every { rows, .. } => *rows,
-            Spans::Short(ends) => ends.len().saturating_sub(1),
-            Spans::Long(ends) => ends.len().saturating_sub(1),
-        }
+        self.spans.rows()
     }
 
     /// Where the values of a row are. Offsets are never negative in arrays; if they were, the range would

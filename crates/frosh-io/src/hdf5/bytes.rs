@@ -7,6 +7,9 @@ use std::io::{Read, Seek, SeekFrom};
 /// The address that means "nowhere".
 pub(super) const NOWHERE: u64 = u64::MAX;
 
+/// The largest block of structure that is read: names of a group, or places of chunks.
+const LARGEST: u64 = 1 << 26;
+
 /// The file, with addresses counted from its superblock.
 pub(super) struct Input {
     file: File,
@@ -38,6 +41,13 @@ impl Input {
     pub(super) fn block(&mut self, at: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
         if !self.has(at, len) {
             return Err(damaged(what, "it lies beyond the end of the file"));
+        }
+        // A file may be long without taking any room on the disk.
+        if len > LARGEST {
+            return Err(damaged(
+                what,
+                &format!("it has {len} bytes, and at most {LARGEST} are read"),
+            ));
         }
         self.budget = self
             .budget

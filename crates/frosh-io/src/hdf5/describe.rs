@@ -1,7 +1,7 @@
 //! What the messages of a data set's header tell: its shape, its element type, where its values lie
 //! and through which filters they went.
 
-use super::bytes::{Cursor, damaged, unread};
+use super::bytes::{Cursor, NOWHERE, damaged, unread};
 use super::header::{self, Message};
 use crate::batch::Kind;
 use crate::error::Fault;
@@ -195,7 +195,11 @@ pub(super) fn layout(messages: &[Message]) -> Result<Layout, Fault> {
     let what = "a data set's layout";
     let body = header::find(messages, header::LAYOUT)?;
     let mut cursor = Cursor::new(body.unwrap_or_default(), what);
-    let (version, class) = (cursor.u8()?, cursor.u8()?);
+    let version = cursor.u8()?;
+    if matches!(version, 1 | 2) {
+        return older_layout(cursor);
+    }
+    let class = cursor.u8()?;
     match (version, class) {
         (3..=5, 0) => {
             let len = cursor.u16()?;
@@ -233,8 +237,30 @@ pub(super) fn layout(messages: &[Message]) -> Result<Layout, Fault> {
             };
             Ok(Layout::Chunked { shape, index, at: cursor.u64()?, plain_edges: flags & 1 != 0 })
         }
-        (_, 3) => Err(unread("a virtual data set, put together from others")),
+        (4 | 5, 3) => Err(unread("a virtual data set, put together from others")),
         _ => Err(unread(format!("version {version}, class {class} of data set layouts"))),
+    }
+}
+
+/// Versions 1 and 2, which HDF5 wrote before 1.6.3.
+fn older_layout(mut cursor: Cursor<'_>) -> Result<Layout, Fault> {
+    let (extents, class) = (cursor.u8()?, cursor.u8()?);
+    cursor.skip(5)?;
+    let at = if class == 0 { NOWHERE } else { cursor.u64()? };
+    let mut shape = (0..extents).map(|_| cursor.uint(4)).collect::<Result<Vec<_>, _>>()?;
+    match class {
+        0 => {
+            let len = cursor.u32()?;
+            Ok(Layout::Compact(cursor.take(len as usize)?.to_vec()))
+        }
+        // How long it is, only the shape tells.
+        1 => Ok(Layout::Contiguous { at, len: u64::MAX }),
+        2 => {
+            // The last extent is the size of a value.
+            shape.pop();
+            Ok(Layout::Chunked { shape, index: Index::Tree, at, plain_edges: false })
+        }
+        _ => Err(unread(format!("class {class} of the older data set layouts"))),
     }
 }
 

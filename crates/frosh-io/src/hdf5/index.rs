@@ -3,10 +3,13 @@
 //! A list entry takes 40 bytes. With chunks of the usual size, 16 kB to 1 MB, the list is a few thousandths
 //! of the data at most.
 
-use super::bytes::{Cursor, Input, NOWHERE, damaged};
+use super::bytes::{Cursor, Input, NOWHERE, damaged, unread};
 use super::describe::Index;
 use super::group;
 use crate::error::Fault;
+
+/// The most chunks of a data set: their list takes 40 bytes each. With chunks of 16 kB they hold 128 GB.
+const MAX_CHUNKS: usize = 1 << 23;
 
 /// One chunk.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +72,7 @@ impl Grid {
             }
             if chunk.at != NOWHERE {
                 found.push(chunk);
+                few(found.len() as u64)?;
             }
         }
         Ok(())
@@ -84,6 +88,14 @@ impl Grid {
             Err(damaged("a table of chunks", "entries are of a wrong size"))
         }
     }
+}
+
+/// Faults if there are too many chunks.
+fn few(chunks: u64) -> Result<(), Fault> {
+    if chunks > MAX_CHUNKS as u64 {
+        return Err(unread(format!("a data set of more than {MAX_CHUNKS} chunks")));
+    }
+    Ok(())
 }
 
 /// All chunks that the file has, in order of their places.
@@ -102,7 +114,7 @@ pub(super) fn chunks(
             let (len, without) = (cursor.uint(4)?, cursor.u32()?);
             let place = (cursor.u64()? / grid.chunk[0], cursor.u64()? / grid.chunk[1]);
             found.push(Chunk { place, at, len, without });
-            Ok(())
+            few(found.len() as u64)
         })?,
         Index::Single(None) => found.push(grid.plain(0, at)),
         Index::Single(Some((len, without))) => {
@@ -115,6 +127,7 @@ pub(super) fn chunks(
             if !len.is_some_and(|len| input.has(at, len)) {
                 return Err(damaged("a data set", "its chunks lie beyond the end of the file"));
             }
+            few(rows * columns)?;
             found.extend((0..rows * columns).map(|n| grid.plain(n, at + n * grid.bytes)));
         }
         Index::Fixed => fixed(input, at, grid, &mut found)?,

@@ -4,11 +4,15 @@ use super::bytes::{Input, NOWHERE, damaged};
 use super::describe::{Filter, Index, Layout};
 use super::index::{self, Chunk, Grid};
 use crate::error::Fault;
+use crate::source::MAX_DIM;
 use flate2::read::ZlibDecoder;
 use std::io::Read;
 
 /// The largest row of chunks that is unpacked: it is held in memory.
-const MAX_BAND: u64 = 1 << 30;
+const MAX_BAND: u64 = 1 << 28;
+
+/// The most bytes of a chunk that are read at once, unless it is a single row.
+const AT_ONCE: u64 = 16 << 20;
 
 /// Where rows are read from.
 pub(super) enum Storage {
@@ -83,7 +87,9 @@ impl Storage {
             Storage::Chunked(chunked) => {
                 chunked.ready(input, row)?;
                 let rows = chunked.grid.chunk[0];
-                Ok(want.min(rows - row % rows))
+                // Chunks may be wider than rows, and are read as wide as they are.
+                let most = (AT_ONCE / chunked.chunk_row as u64).max(1);
+                Ok(want.min(rows - row % rows).min(most))
             }
         }
     }
@@ -131,12 +137,15 @@ impl Chunked {
         let across = grid.shape[1].div_ceil(grid.chunk[1]);
         if grid.filtered && across.checked_mul(grid.bytes).is_none_or(|band| band > MAX_BAND) {
             return Err(Fault::File(format!(
-                "its chunks hold {} rows each, too many to be unpacked in memory (1 GiB at most); \
+                "its chunks hold {} rows each, too many to be unpacked in memory (256 MiB at most); \
                  rewrite it with chunks of fewer rows, with h5repack or h5py",
                 grid.chunk[0]
             )));
         }
         let chunk_row = usize::try_from(grid.bytes / grid.chunk[0]).unwrap_or(usize::MAX);
+        if grid.chunk[1] > MAX_DIM as u64 {
+            return Err(damaged("a data set", "its chunks are wider than any row"));
+        }
         let chunks = index::chunks(input, index, at, &grid)?;
         Ok(Self {
             chunks,
@@ -168,7 +177,11 @@ impl Chunked {
         }
         let band = self.band(row)?;
         for chunk in band {
-            let whole = self.grid.filtered || chunk.len == self.grid.bytes;
+            // Filters may make a chunk a little longer than it is.
+            let whole = match self.grid.filtered {
+                true => chunk.len <= self.grid.bytes + self.grid.bytes / 8 + 4096,
+                false => chunk.len == self.grid.bytes,
+            };
             if !whole || !input.has(chunk.at, chunk.len) {
                 let why = "its chunk is of the wrong size or lies beyond the end of the HDF5 file; \
                            make the file again";

@@ -309,3 +309,64 @@ fn changed_bytes_do_no_harm() {
         }
     }
 }
+
+/// A file whose root is a data set of 2 x 3 bytes with this layout message, and with these bytes at address 300.
+fn rooted(layout: &[u8], data: &[u8]) -> tempfile::NamedTempFile {
+    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let message = |kind: u8, body: &[u8]| {
+        let padded = body.len().next_multiple_of(8);
+        let mut out = vec![kind, 0, padded as u8, 0, 0, 0, 0, 0];
+        out.extend(body);
+        out.resize(8 + padded, 0);
+        out
+    };
+    let mut bytes = b"\x89HDF\r\n\x1a\n\0\0\0\0\0\x08\x08\0\x04\0\x10\0\0\0\0\0".to_vec();
+    bytes.extend(words(&[0, u64::MAX, 400, u64::MAX, 0, 96, 0, 0, 0]));
+    let messages = [
+        message(1, &[&[1, 2, 0, 0, 0, 0, 0, 0][..], &words(&[2, 3])].concat()),
+        message(3, &[0x10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 8, 0]),
+        message(8, layout),
+    ]
+    .concat();
+    bytes.extend([1, 0, 3, 0, 1, 0, 0, 0, messages.len() as u8, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend(messages);
+    bytes.resize(300, 0);
+    bytes.extend(data);
+    bytes.resize(400, 0);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    file
+}
+
+#[test]
+fn older_layouts_are_read() {
+    let values = [1, 2, 3, 4, 5, 6];
+    let expected: Vec<f64> = values.iter().map(|&x| x.into()).collect();
+    let extents: Vec<u8> = [2u32, 3].iter().flat_map(|x| x.to_le_bytes()).collect();
+    let address = 300u64.to_le_bytes();
+    for version in [1, 2] {
+        let contiguous = [&[version, 2, 1, 0, 0, 0, 0, 0][..], &address, &extents].concat();
+        let compact =
+            [&[version, 2, 0, 0, 0, 0, 0, 0][..], &extents, &6u32.to_le_bytes(), &values].concat();
+        // The key of the only chunk (size, filters left out, place), its address, and the key after it.
+        let mut tree = b"TREE\x01\0\x01\0".to_vec();
+        tree.extend([0xFF; 16]);
+        tree.extend([6, 0, 0, 0].into_iter().chain([0; 28]));
+        tree.extend(380u64.to_le_bytes());
+        tree.resize(80, 0);
+        tree.extend(values);
+        let chunked =
+            [&[version, 3, 2, 0, 0, 0, 0, 0][..], &address, &extents, &1u32.to_le_bytes()].concat();
+        for (layout, data) in [(contiguous, &values[..]), (compact, &[]), (chunked, &tree)] {
+            let file = rooted(&layout, data);
+            let mut source = open(file.path(), None).unwrap();
+            assert_eq!(rest(&mut source, 9).unwrap(), expected);
+        }
+        let file = rooted(
+            &[version, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+            &[],
+        );
+        let Err(Fault::File(why)) = open(file.path(), None) else { panic!("it was read") };
+        assert!(why.contains("class 3 of the older data set layouts"), "{why}");
+    }
+}

@@ -31,7 +31,9 @@ pub(super) fn check(mut file: &File) -> Result<(), Fault> {
         return Ok(());
     }
     if footer_len > LONGEST {
-        return Err(format!("has {footer_len} bytes of metadata, and at most {LONGEST} are read").into());
+        return Err(
+            format!("has {footer_len} bytes of metadata, and at most {LONGEST} are read").into()
+        );
     }
     let mut footer = vec![0; footer_len as usize];
     file.seek(SeekFrom::Start(tail_at - footer_len))?;

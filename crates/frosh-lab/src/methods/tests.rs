@@ -8,11 +8,10 @@ use std::path::Path;
 #[test]
 fn every_learned_method_but_plain_pca_beats_lsh_on_mnist_at_64_bits() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    if !folder.is_dir() {
-        println!("skipped: no data in {}", folder.display());
-        return;
-    }
-    let set = data::find(&[folder], "mnist").unwrap().unwrap();
+    let set = folder.is_dir().then(|| data::find(std::slice::from_ref(&folder), "mnist").unwrap());
+    let Some(set) = set.flatten() else {
+        return crate::sample::skipped(&format!("no MNIST in {}", folder.display()));
+    };
     let ground = Ground::new(&set, 10_000, 100, 1).unwrap();
     let (rows, dim) = (ground.base.rows(), ground.base.dim());
     let task = Task { rows, dim, seed: 5, no_rotation: false, timed: false };

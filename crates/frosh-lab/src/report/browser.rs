@@ -54,7 +54,7 @@ fn open(browser: &Path, name: &str, html: &str) -> Seen {
 #[test]
 fn a_browser_shows_every_figure_and_fetches_nothing() {
     let Some(browser) = browser() else {
-        eprintln!("skipped: no Chromium on the PATH");
+        sample::skipped("no Chromium on the PATH");
         return;
     };
     // First a page that does what ours must not, so that silence means something.

@@ -1,0 +1,218 @@
+//! What the system does to the program: pipes, signals, limits, full devices, odd names.
+#![cfg(target_os = "linux")]
+
+mod common;
+use common::{command, files, json, ok, run, values, write_npy};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn shell(folder: &Path, script: &str) -> Output {
+    let script = script.replace("frosh ", &format!("{} ", env!("CARGO_BIN_EXE_frosh")));
+    Command::new("sh").current_dir(folder).args(["-c", &script]).output().unwrap()
+}
+
+/// Waits for an end, which must come within a minute.
+fn ends(mut child: Child) -> Output {
+    let clock = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if clock.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("it hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn a_pipe_is_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(400, 8, 1), 8);
+    ok(dir.path(), "train a.npy --bits 8 -o model --quiet");
+    ok(dir.path(), "encode model a.npy -o codes --quiet");
+    std::fs::write(dir.path().join("ids"), "1\n2\n3\n").unwrap();
+    let text = "1 2:3\n".repeat(9);
+    std::fs::write(dir.path().join("a.libsvm"), text).unwrap();
+    assert!(Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap().success());
+    for (content, arguments, said) in [
+        ("a.npy", "inspect pipe", "vectors"),
+        ("a.npy", "inspect pipe --json", "\"rows\":400"),
+        ("a.libsvm", "inspect pipe --format libsvm", "a stream is not read twice; pass --dim"),
+        ("a.libsvm", "inspect pipe --format libsvm --dim 2", "vectors"),
+        ("ids", "search model codes --queries a.npy -k 1 --only pipe", "distance"),
+        (
+            "a.npy",
+            "search model codes --queries a.npy -k 1 --rerank pipe",
+            "save it as a file first",
+        ),
+    ] {
+        for _ in 0..3 {
+            let program = command(dir.path(), arguments);
+            let mut program = program;
+            let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let feed = Command::new("sh")
+                .current_dir(dir.path())
+                .args(["-c", &format!("cat {content} > pipe")])
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let output = ends(child);
+            ends(feed);
+            let all = [output.stdout, output.stderr].concat();
+            let all = String::from_utf8_lossy(&all);
+            assert!(all.contains(said), "frosh {arguments}: {all}");
+        }
+    }
+}
+
+#[test]
+fn a_standard_error_that_is_full_or_closed_is_no_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(400, 8, 1), 8);
+    for script in [
+        "frosh inspect missing 2>/dev/full",
+        "frosh inspect missing 2>&-",
+        "frosh train a.npy --bits 9 -o x 2>/dev/full",
+    ] {
+        let output = shell(dir.path(), script);
+        assert_eq!(output.status.code(), Some(1), "{script}");
+    }
+    assert_eq!(shell(dir.path(), "frosh serve 2>/dev/full").status.code(), Some(2));
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(20_000, 8, 1), 8);
+    let before = files(dir.path());
+    for job in ["convert a.npy x.fbin", "train a.npy --bits 8 -o x", "sketch a.npy -o x"] {
+        let output = shell(dir.path(), &format!("ulimit -f 8; frosh {job}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{job}: {said}");
+        assert!(said.contains("File too large") && said.contains('x'), "{job}: {said}");
+        assert_eq!(files(dir.path()), before, "{job}");
+    }
+}
+
+#[test]
+fn a_signal_ends_it_with_the_number_that_shells_expect() {
+    let dir = tempfile::tempdir().unwrap();
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        // Standard input stays open, so that it waits with its output begun.
+        let mut child = command(dir.path(), "convert - x.npy --dim 4")
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, &[0; 64]).unwrap();
+        let clock = Instant::now();
+        while files(dir.path()).is_empty() {
+            assert!(clock.elapsed() < Duration::from_secs(60), "it does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let id = child.id().to_string();
+        Command::new("kill").args([&format!("-{signal}"), &id]).status().unwrap();
+        let output = ends(child);
+        assert_eq!(output.status.code(), Some(code), "{signal}: {:?}", output.status.signal());
+        assert!(files(dir.path()).is_empty(), "{signal}");
+    }
+}
+
+#[test]
+fn names_may_be_any_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = OsStr::from_bytes(b"caf\xe9.npy");
+    write_npy(&dir.path().join(name), &values(400, 8, 1), 8);
+    write_npy(&dir.path().join("plain.npy"), &values(400, 8, 1), 8);
+    let frosh = |arguments: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_frosh"));
+        program.current_dir(dir.path());
+        for word in arguments.split(' ') {
+            program.arg(if word == "NAME" { name } else { OsStr::new(word) });
+        }
+        let output = program.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "frosh {arguments}: {said}");
+    };
+    frosh("inspect NAME");
+    frosh("train NAME --bits 8 -o model");
+    frosh("sketch NAME -o sketch");
+    frosh("encode model NAME -o codes");
+    frosh("search model codes --queries NAME -k 1 --rerank NAME");
+    frosh("eval model --base NAME");
+    frosh("convert NAME plain.npy x.csv");
+    ok(dir.path(), "train plain.npy --bits 8 -o other --quiet");
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    assert!(bytes("model") == bytes("other"));
+}
+
+#[test]
+fn text_from_files_does_not_steer_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(9, 4, 1), 4);
+    let name = "v\x1b[31m\u{9b}2J\rend";
+    for file in ["a.parquet", "a.arrow", "a.h5", "a.npz"] {
+        let mut program = command(dir.path(), &format!("convert a.npy {file} --quiet"));
+        assert!(program.args(["--name", name]).status().unwrap().success());
+        for arguments in [
+            format!("inspect {file}"),
+            format!("inspect {file} --json"),
+            format!("train {file} --column missing -o x"),
+            format!("train {file} --dataset missing -o x"),
+        ] {
+            let output = run(dir.path(), &arguments);
+            let all = [output.stdout, output.stderr].concat();
+            let all = String::from_utf8(all).unwrap();
+            let steers = |c: char| c.is_control() && c != '\n';
+            assert!(!all.contains(steers), "frosh {arguments}: {all:?}");
+        }
+        let told = ok(dir.path(), &format!("inspect {file}"));
+        assert!(told.contains("\\u{1b}[31m\\u{9b}2J\\rend"), "{told}");
+        let names = json(dir.path(), &format!("inspect {file}"))["content"].to_string();
+        assert!(names.contains("2J"), "{names}");
+    }
+    let odd = dir.path().join("od\x1b[31md.npy");
+    std::fs::write(&odd, "no array").unwrap();
+    let mut program = command(dir.path(), "inspect");
+    let output = program.arg(&odd).output().unwrap();
+    assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn codes_are_held_once() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(300, 4, 1), 4);
+    ok(dir.path(), "train a.npy --bits 4 --sketch-rows 8 -o model --quiet");
+    // 40 million codes of a byte, of rows of 4 bytes that take no room on the disk.
+    let rows = 40_000_000u64;
+    let file = std::fs::File::create(dir.path().join("b.u8bin")).unwrap();
+    let head = [(rows as u32).to_le_bytes(), 4u32.to_le_bytes()].concat();
+    std::os::unix::fs::FileExt::write_all_at(&file, &head, 0).unwrap();
+    file.set_len(8 + 4 * rows).unwrap();
+    let job = "encode model b.u8bin -o codes --threads 1 --quiet";
+    let peak = |job: &str| {
+        let mut child = command(dir.path(), job).spawn().unwrap();
+        let status = format!("/proc/{}/status", child.id());
+        let mut peak = 0u64;
+        while child.try_wait().unwrap().is_none() {
+            let text = std::fs::read_to_string(&status).unwrap_or_default();
+            let line = text.lines().find(|line| line.starts_with("VmHWM"));
+            let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+            peak = peak.max(kilobytes.unwrap_or(0));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(child.wait().unwrap().success());
+        peak * 1024
+    };
+    // What the program takes anyway, with its batches; then the codes, once.
+    let base = peak(&job.replace("b.u8bin", "a.npy").replace("codes", "few"));
+    let all = peak(job);
+    println!("{base} bytes without codes, {all} with {rows}");
+    assert!(all < base + rows + rows / 2, "{base} bytes without codes, {all} with {rows}");
+    assert_eq!(json(dir.path(), "inspect codes")["rows"].as_u64(), Some(rows));
+}
