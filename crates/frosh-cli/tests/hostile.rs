@@ -173,7 +173,7 @@ fn parquet_rows_are_bounded() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("few.parquet, row 5: has 1 values, expected 4194304"), "{said}");
 
-    std::fs::write(at("dictionary.parquet"), parquet(&[(5, 100)], 1 << 31)).unwrap();
+    std::fs::write(at("dictionary.parquet"), parquet(&[(5, 100)], 1 << 30)).unwrap();
     refuses(dir.path(), "dictionary.parquet", "", "a dictionary of 4 bytes claims to hold");
 }
 

@@ -368,5 +368,10 @@ fn older_layouts_are_read() {
         );
         let Err(Fault::File(why)) = open(file.path(), None) else { panic!("it was read") };
         assert!(why.contains("class 3 of the older data set layouts"), "{why}");
+        // Chunks are read as wide as they are, so they may not be as wide as they like.
+        let wide: Vec<u8> = [1u32, 1 << 25, 1].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let file = rooted(&[&[version, 3, 2, 0, 0, 0, 0, 0][..], &address, &wide].concat(), &[]);
+        let Err(Fault::File(why)) = open(file.path(), None) else { panic!("it was read") };
+        assert!(why.contains("its chunks are wider than any row"), "{why}");
     }
 }
