@@ -74,7 +74,7 @@ fn file_of(lengths: impl IntoIterator<Item = usize>) -> tempfile::NamedTempFile 
     use arrow_buffer::OffsetBuffer;
     use arrow_schema::{DataType, Field, Schema};
     let offsets = OffsetBuffer::<i64>::from_lengths(lengths);
-    let items = UInt8Array::from(vec![0; *offsets.last().unwrap() as usize]);
+    let items = UInt8Array::from(vec![0; offsets.last() as usize]);
     let item = Arc::new(Field::new("item", DataType::UInt8, false));
     let lists = LargeListArray::new(item.clone(), offsets, Arc::new(items), None);
     let schema = Schema::new(vec![Field::new("v", DataType::LargeList(item), false)]);
