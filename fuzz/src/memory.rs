@@ -4,8 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The most memory in use at once, in bytes.
-pub const LIMIT: usize = 256 << 20;
+/// The most memory in use at once, in bytes. A row may have 2^24 values, and a few bytes of Parquet can be such a row: then
+/// its values, and three levels and places for each, are in memory.
+pub const LIMIT: usize = 1 << 30;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
 

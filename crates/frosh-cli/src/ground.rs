@@ -59,7 +59,10 @@ impl GroundArgs {
         };
         let base = open(&self.base)?;
         if base.files().iter().any(|file| !file.again) {
-            bail!("the base is read twice, so it cannot be a stream: save it as a file first");
+            bail!(
+                "{}: the base is read twice, so it cannot be a stream: save it as a file first",
+                base.files()[0].path.display()
+            );
         }
         let quiet = common.quiet;
         if !self.queries.is_empty() {
@@ -82,7 +85,8 @@ impl GroundArgs {
         let wanted = self.held_out.map_or((rows / 2).min(HELD_OUT), u64::from);
         if wanted == 0 || wanted > rows / 2 {
             bail!(
-                "cannot hold out {wanted} of {rows} rows as queries, at most half: see --held-out"
+                "{}: cannot hold out {wanted} of {rows} rows as queries, at most half: see --held-out",
+                base.files()[0].path.display()
             );
         }
         let mut held = BTreeSet::new();
@@ -129,7 +133,10 @@ impl Ground {
         })?;
         match codes {
             Some(codes) => Ok(codes),
-            None => bail!("the base has no rows beside the queries"),
+            None => bail!(
+                "{}: the base has no rows beside the queries",
+                self.base.files()[0].path.display()
+            ),
         }
     }
 

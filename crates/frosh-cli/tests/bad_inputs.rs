@@ -17,6 +17,7 @@ fn folder() -> tempfile::TempDir {
     let mut nan = good.clone();
     nan[7 * 8 + 3] = f32::NAN;
     write_npy(&at("nan.npy"), &nan, 8);
+    write_npy(&at("all-nan.npy"), &[f32::NAN; 16], 8);
     let bytes = npy("(400, 8)", &good);
     std::fs::write(at("empty.npy"), []).unwrap();
     std::fs::write(at("cut.npy"), &bytes[..bytes.len() - 5]).unwrap();
@@ -43,6 +44,7 @@ fn folder() -> tempfile::TempDir {
     std::fs::create_dir(at("nothing")).unwrap();
     ok(dir.path(), "train good.npy --bits 8 -o model.frosh --quiet");
     ok(dir.path(), "train good.npy --bits 8 --seed 5 -o other.frosh --quiet");
+    ok(dir.path(), "sketch good.npy -o good.sketch --quiet");
     ok(dir.path(), "encode other.frosh good.npy -o other-codes.frosh --quiet");
     ok(dir.path(), "convert good.npy good.parquet --quiet");
     ok(dir.path(), "convert good.npy good.csv --quiet");
@@ -92,7 +94,11 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("encode other-codes.frosh good.npy -o x", &["frosh-codes", "frosh-hasher"], 1),
     ("search model.frosh other-codes.frosh --queries good.npy", &["other-codes.frosh", "model"], 1),
     ("search other.frosh other-codes.frosh --queries good.npy --rerank wide.npy", &["8", "9"], 1),
-    ("eval model.frosh --base good.npy --held-out 500", &["500 of 400 rows"], 1),
+    ("eval model.frosh --base good.npy --held-out 500", &["good.npy", "500 of 400 rows"], 1),
+    ("fit good.sketch --bits 9 -o x", &["good.sketch", "9 bits"], 1),
+    ("calibrate good.sketch --base good.npy --bits 9", &["good.sketch", "9 bits"], 1),
+    ("train all-nan.npy --bits 8 --skip-bad -o x", &["all-nan.npy", "no rows to learn from"], 1),
+    ("train good.npy --bits 8 --block-rows 1073741824 -o x", &["1073741824", "67108864"], 1),
     (
         "eval model.frosh --base good.npy --labels 399.txt",
         &["399.txt: 399 labels, expected 400, one for each row of the base"],

@@ -51,8 +51,7 @@ fn a_pipe_is_read_once() {
         ),
     ] {
         for _ in 0..3 {
-            let program = command(dir.path(), arguments);
-            let mut program = program;
+            let mut program = command(dir.path(), arguments);
             let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             let feed = Command::new("sh")
                 .current_dir(dir.path())
@@ -215,4 +214,17 @@ fn codes_are_held_once() {
     println!("{base} bytes without codes, {all} with {rows}");
     assert!(all < base + rows + rows / 2, "{base} bytes without codes, {all} with {rows}");
     assert_eq!(json(dir.path(), "inspect codes")["rows"].as_u64(), Some(rows));
+}
+
+#[test]
+fn a_skipped_test_says_so_past_the_capture_of_output() {
+    const NAME: &str = "a_skipped_test_says_so_past_the_capture_of_output";
+    if std::env::var_os("FROSH_TEST_SKIPS").is_some() {
+        return common::skipped("as an example");
+    }
+    let itself = std::env::current_exe().unwrap();
+    let mut again = Command::new(itself);
+    let output = again.args(["--exact", NAME]).env("FROSH_TEST_SKIPS", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.starts_with("SKIPPED ") && said.ends_with(": as an example\n"), "{said:?}");
 }

@@ -73,7 +73,10 @@ impl Encode {
         drop(progress);
         match sink {
             Sink::Codes(Some(codes)) => codes.save(&self.output)?,
-            Sink::Codes(None) => bail!("there are no rows to encode: the data is empty"),
+            Sink::Codes(None) => bail!(
+                "{}: there are no rows to encode: the data is empty",
+                vectors.files()[0].path.display()
+            ),
             Sink::Plain(file) => file.finish()?,
         }
         let elapsed = start.elapsed().as_secs_f64();
