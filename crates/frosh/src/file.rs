@@ -40,9 +40,11 @@ pub(crate) trait Saved: Sized {
 #[derive(Default)]
 pub(crate) struct Writer<'a> {
     facts: BTreeMap<&'static str, String>,
-    /// Name, type, shape, bytes.
-    tensors: Vec<(&'static str, &'static str, Vec<usize>, Cow<'a, [u8]>)>,
+    tensors: Vec<Tensor<'a>>,
 }
+
+/// Name, type, shape, bytes.
+type Tensor<'a> = (&'static str, &'static str, Vec<usize>, Cow<'a, [u8]>);
 
 /// The values' bytes, least significant first.
 pub(crate) fn little_endian<T: bytemuck::Pod>(values: &[T]) -> Cow<'_, [u8]> {

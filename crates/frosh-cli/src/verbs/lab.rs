@@ -105,7 +105,8 @@ impl Lab {
             frosh_lab::publish(&results, &self.out)?;
             return self.summary(common, &results);
         }
-        let words: Vec<String> = std::env::args().skip(1).map(|word| quoted(&word)).collect();
+        let words = std::env::args_os().skip(1);
+        let words: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
         let settings = Settings {
             data: self.data.clone(),
             out: self.out.clone(),

@@ -5,7 +5,7 @@ mod page;
 
 use crate::args::Common;
 use crate::output::{count, print, print_json, seconds, size};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use frosh::{
     Config, Evaluation, ExactSearch, Hasher, Method, Metric, Pool, Rows, Sketch, Sketcher, Truth,
@@ -105,7 +105,8 @@ impl Demo {
         }
         let page = page::page(&outcomes, rows, bits);
         let whole = frosh::Whole::begin(&self.output)?;
-        std::io::Write::write_all(&mut whole.file(), page.as_bytes())?;
+        std::io::Write::write_all(&mut whole.file(), page.as_bytes())
+            .with_context(|| self.output.display().to_string())?;
         whole.commit()?;
         self.report(common, &outcomes, start.elapsed().as_secs_f64())
     }
