@@ -126,17 +126,6 @@ fn factor_bytes_follow_the_coefficient_of_the_model() {
     assert!(differ(&bytes[0], &bytes[1]) > 750 && differ(&bytes[1], &bytes[2]) > 750);
 }
 
-/// LSH's directions do not divide a row in what they hold and what they leave out, even where they hold less than it.
-#[test]
-fn lsh_learns_no_coefficient() {
-    let data = clusters(1500, 30, 0.1);
-    for (seed, bits) in [(0, 2), (1, 2), (2, 2), (3, 3), (4, 3)] {
-        let config = Config::new(DIM).method(Method::Lsh).seed(seed);
-        let hasher = sketch(config, &data).hasher(bits).unwrap();
-        assert_eq!(hasher.scales().unwrap().beyond(), 0.0, "seed {seed}, {bits} bits");
-    }
-}
-
 /// What the rotations and the scales are fitted to: rows of the stream less the mean, to half precision.
 #[test]
 fn sampled_rows_are_read_back_as_they_were() {
