@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 /// Length of magic, version and header: room for any shape, and values begin at a cache line.
 const HEADER: usize = 128;
 /// Bytes that are written at a time: whole blocks.
-const BUFFER: usize = 16 * BLOCK;
+const BUFFER: usize = 64 * BLOCK;
 
 /// Type and width of an array.
 #[derive(Clone, Copy, Debug)]

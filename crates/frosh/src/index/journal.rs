@@ -73,6 +73,11 @@ impl Journal {
         self.names.contains(name)
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self.state, State::Missing)
+    }
+
     /// Writes names down, before the files are made or removed.
     pub(super) fn add(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
         let path = self.folder.join(NAME);
@@ -112,7 +117,7 @@ impl Journal {
     /// Removes the files that are written down, but for those to keep; then the journal too, unless it shall
     /// `stay`. Where that fails, the journal is left to the next writer: no change depends on it.
     pub(super) fn clean(&mut self, keep: impl Fn(&str) -> bool, stay: bool) {
-        if !matches!(self.state, State::Missing) {
+        if !self.is_empty() {
             let _ = self.try_to_clean(keep, stay);
         }
     }

@@ -255,7 +255,7 @@ fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_sta
     for name in left {
         assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"half");
     }
-    assert_eq!(names(&folder).len(), 4 + 3 + left.len(), "{:?}", names(&folder));
+    assert_eq!(names(&folder).len(), 5 + 3 + left.len(), "{:?}", names(&folder));
     // Of its vectors a changed byte is found when any is asked for.
     let folder = dir.path().join("again");
     copy(&old, &folder);
@@ -269,12 +269,12 @@ fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_sta
     assert!(said.contains("000001.vectors.npy"), "{said}");
 }
 
-/// An index of which every array has several blocks, with 20,000 rows of even ids; two removed.
-fn large(folder: &Path) -> (Hasher, Vec<f32>) {
-    let (hasher, new) = (hasher(Metric::L2), data(20_000, 6));
+/// An index of so many rows with even ids, of which two were removed.
+fn sized(folder: &Path, count: u64) -> (Hasher, Vec<f32>) {
+    let (hasher, new) = (hasher(Metric::L2), data(count as usize, 6));
     let mut writer = IndexWriter::create(folder, &hasher, true, Some(StoredVectors::F32)).unwrap();
     let mut adding = writer.add(&Pool::ONE);
-    let ids: Vec<u64> = (0..20_000).map(|i| 2 * i).collect();
+    let ids: Vec<u64> = (0..count).map(|i| 2 * i).collect();
     adding.push_with_ids(rows(&new), &ids).unwrap();
     adding.commit().unwrap();
     writer.remove(&[4, 8]).unwrap();
@@ -286,13 +286,8 @@ fn large(folder: &Path) -> (Hasher, Vec<f32>) {
 fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
     for large in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let (hasher, new) = if large {
-            self::large(dir.path())
-        } else {
-            let made = small(dir.path(), Some(StoredVectors::F32), Metric::L2);
-            IndexWriter::open(dir.path()).unwrap().remove(&[4, 8]).unwrap();
-            made
-        };
+        // Every array is several blocks, or every one a single block.
+        let (hasher, new) = sized(dir.path(), if large { 20_000 } else { 40 });
         let pool = Pool::new(2).unwrap();
         let queries = hasher.queries(&pool, rows(&new[..2 * DIM])).unwrap();
         let rankings = [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated];

@@ -17,14 +17,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of a block: some rows of vectors, so that a few rows do not cost much more than they are; and large
-/// enough that checksums take a 2,000th of the space.
-pub(super) const BLOCK: usize = 1 << 14;
+/// Bytes of a block: a page, so that a few rows of vectors do not cost much more than reading them does. Checksums
+/// take a 500th of the space.
+pub(super) const BLOCK: usize = 1 << 12;
 /// What is said of a file that does not fit its checksum.
 pub(super) const DAMAGED: &str =
     "its checksum does not fit its content: it is damaged; build the index again";
 /// Blocks that a thread takes at a time.
-const SHARE: usize = 64;
+const SHARE: usize = 256;
 
 /// How many blocks an array of so many bytes has.
 pub(super) fn blocks(bytes: u64) -> u64 {
@@ -117,7 +117,7 @@ impl Seal {
 }
 
 /// Compares all of these arrays, unless they were compared before, on the threads of a pool.
-pub(super) fn verify_all(pool: &Pool, arrays: &[(&Seal, &[u8])]) -> Result<()> {
+pub(super) fn verify_all(pool: &Pool, arrays: &[(&Seal, &Bytes)]) -> Result<()> {
     let mut jobs = Vec::new();
     for (number, (seal, _)) in arrays.iter().enumerate() {
         if !seal.all.load(Ordering::Acquire) {
@@ -158,12 +158,12 @@ mod tests {
     fn any_changed_byte_is_found_where_it_is_and_once_seen_blocks_are_not_read_again() {
         let array: Vec<u8> = (0..BLOCK * 200 + 77).map(|i| (i * 7 % 253) as u8).collect();
         let pool = Pool::new(2).unwrap();
-        verify_all(&pool, &[(&seal(&array), &array)]).unwrap();
+        verify_all(&pool, &[(&seal(&array), &array.clone().into())]).unwrap();
         for at in [0, BLOCK - 1, BLOCK, 150 * BLOCK + 5, array.len() - 1] {
             let mut changed = array.clone();
             changed[at] ^= 4;
             let sums = seal(&array);
-            assert!(verify_all(&pool, &[(&sums, &changed)]).is_err());
+            assert!(verify_all(&pool, &[(&sums, &changed.clone().into())]).is_err());
             let block = at / BLOCK * BLOCK;
             let end = array.len().min(block + BLOCK);
             assert!(sums.verify(&changed, at..at + 1).is_err());
@@ -175,7 +175,7 @@ mod tests {
             sums.verify(&changed, 0..array.len()).unwrap();
             let whole = Seal::whole("array.npy".into(), column::checksum(&array));
             assert!(whole.verify(&changed, 3..4).is_err());
-            assert!(verify_all(&pool, &[(&whole, &changed)]).is_err());
+            assert!(verify_all(&pool, &[(&whole, &changed.clone().into())]).is_err());
             whole.verify(&array, 3..4).unwrap();
         }
     }

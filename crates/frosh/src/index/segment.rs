@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::factors::Beside;
 use crate::hamming::IdSet;
 use crate::pool::Pool;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -173,21 +174,21 @@ impl Arrays {
         })
     }
 
-    fn listed(&self) -> Option<(&Seal, &[u8])> {
+    fn listed(&self) -> Option<(&Seal, &Bytes)> {
         match (&self.ids, &self.ids_seal) {
             (Ids::Listed(bytes), Some(seal)) => Some((seal, bytes)),
             _ => None,
         }
     }
 
-    fn factors(&self) -> Option<(&Seal, &[u8])> {
-        let bytes = self.codes.factors.as_ref().map(|factors| &*factors.data);
+    fn factors(&self) -> Option<(&Seal, &Bytes)> {
+        let bytes = self.codes.factors.as_ref().map(|factors| &factors.data);
         self.factors_seal.as_ref().zip(bytes)
     }
 
     /// Compares what a search reads with its checksums: codes, ids and, where they are used, factors.
     pub(super) fn verify(&self, pool: &Pool, factors: bool) -> Result<()> {
-        let codes: (&Seal, &[u8]) = (&self.codes_seal, &self.codes.data);
+        let codes = (&self.codes_seal, &self.codes.data);
         let factors = if factors { self.factors() } else { None };
         let arrays: Vec<_> = [Some(codes), factors, self.listed()].into_iter().flatten().collect();
         seal::verify_all(pool, &arrays)
@@ -281,6 +282,16 @@ impl Segment {
         let arrays = layout.arrays(facts.first_id.is_none()).into_iter().chain(blocks);
         let removed = facts.removed.as_ref().map(|removed| removed_name(removed.number));
         arrays.map(|form| name(facts.number, form)).chain(removed)
+    }
+
+    /// The names of those of its files that have none of these numbers.
+    pub(super) fn files_without(&self, kept: &BTreeSet<u64>, layout: &Layout) -> Vec<String> {
+        let removed = self.facts.removed.as_ref().map(|removed| removed.number);
+        if [Some(self.facts.number), removed].iter().flatten().all(|number| kept.contains(number)) {
+            return Vec::new();
+        }
+        let other = |name: &String| super::number_of(name).is_some_and(|n| !kept.contains(&n));
+        self.files(layout).filter(other).collect()
     }
 
     /// Rows that are not removed.

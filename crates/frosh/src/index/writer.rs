@@ -185,23 +185,38 @@ impl IndexWriter {
             // Opened before it counts: a manifest that cannot be opened is never written.
             let new = Index::with(folder, manifest.clone(), Some(index))?;
             // Which files the new one does not name any more is known only for as long as the old one is there.
-            let (before, after) = (index.files(), new.files());
-            journal.add(before.difference(&after).cloned().chain([temporary.clone()]))?;
+            let kept = manifest.numbers();
+            let old = index
+                .segments
+                .iter()
+                .flat_map(|segment| segment.files_without(&kept, &index.layout));
+            journal.add(old.chain([temporary.clone()]))?;
             disk::sync(folder)?;
             manifest.save(folder, &temporary)?;
             Ok(new)
         });
-        let done = done.map(|new| self.index = new);
-        // What is of no use now: files of before the change, or of one that failed.
-        self.clean();
-        done
+        match done {
+            Ok(new) => {
+                self.index = new;
+                // Files of before the change. What cannot be removed now, the next writer removes.
+                let kept = self.index.manifest.numbers();
+                self.journal.clean(|name| keeps(&kept, name), false);
+                Ok(())
+            }
+            Err(error) => {
+                self.clean();
+                Err(error)
+            }
+        }
     }
 
     /// Removes files that the journal names and the manifest on disk does not. Where that fails, the next writer
     /// does it.
     fn clean(&mut self) {
-        let folder = &self.index.folder;
-        match Manifest::load(folder) {
+        if self.journal.is_empty() {
+            return;
+        }
+        match Manifest::load(&self.index.folder) {
             Ok(manifest) => {
                 let kept = manifest.numbers();
                 self.journal.clean(|name| keeps(&kept, name), false);
