@@ -101,6 +101,11 @@ fn read_reservoir(file: &Reader<'_>, dim: usize) -> Result<Reservoir> {
     Ok(Reservoir::from_parts(capacity, origin, keys, data, scales))
 }
 
+/// Whether sketches of this method count as compressed where their file does not say it.
+fn compresses(method: Method) -> bool {
+    matches!(method, Method::Frosh | Method::FroshSparse)
+}
+
 fn read_dim(file: &Reader<'_>) -> Result<usize> {
     let dim: usize = file.fact("dim")?;
     if dim == 0 || dim > MAX_DIM {
@@ -127,7 +132,9 @@ impl Saved for Sketch {
         file.fact("seed", self.seed);
         file.fact("block_rows", self.block_rows);
         file.fact("rows", self.rows);
-        file.fact("compressed", self.compressed);
+        if self.compressed != compresses(self.method) {
+            file.fact("compressed", self.compressed);
+        }
         file.u64s("workers", &self.workers);
         file.f64s("mean", &[self.dim], &self.mean);
         write_directions(file, self.dim, &self.directions);
@@ -146,8 +153,7 @@ impl Saved for Sketch {
             rows: read_rows(file)?,
             compressed: match file.optional("compressed") {
                 Some(_) => file.fact("compressed")?,
-                // Earlier files do not say it: there, every FROSH sketch counts as compressed.
-                None => matches!(method, Method::Frosh | Method::FroshSparse),
+                None => compresses(method),
             },
             workers: file.u64s("workers")?,
             mean: file.f64s("mean", &[Some(dim)])?,

@@ -187,7 +187,7 @@ fn few_rows_are_learned_as_well_as_without_compression() {
     let (dim, bits) = (300, 32);
     let mut random = Random(11);
     let all: Vec<f32> = (0..20_000 * dim)
-        .map(|e| (random.normal() / (1.0 + (e % dim) as f64).powf(0.35)) as f32)
+        .map(|e| (random.normal() / (1.0 + (e % dim) as f64).powf(0.5)) as f32)
         .collect();
     for n in [100, 250, 500, 1000, 2000, 4000, 8000, 20_000] {
         let rows = &all[..n * dim];

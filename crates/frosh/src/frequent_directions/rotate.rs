@@ -21,11 +21,16 @@ const SMALL_CHANGE: f64 = 1.0 / (1u64 << 30) as f64;
 
 fn carried(map: MatRef<'_, f32>, squares: &[f64]) -> Vec<Carried> {
     let of = |to: usize| {
-        let part = |from: usize| f64::from(map[(to, from)]).powi(2) * squares[from];
-        let parts = (0..map.ncols()).map(part);
-        let from = (0..map.ncols()).max_by(|a, b| part(*a).total_cmp(&part(*b)))?;
-        let change: f64 = parts.enumerate().filter(|(j, _)| *j != from).map(|(_, part)| part).sum();
-        let small = change > 0.0 && change < SMALL_CHANGE * part(from);
+        let (mut total, mut largest, mut from) = (0.0, 0.0, 0);
+        for (j, (x, square)) in map.row(to).iter().zip(squares).enumerate() {
+            let part = f64::from(*x).powi(2) * square;
+            total += part;
+            if part > largest {
+                (largest, from) = (part, j);
+            }
+        }
+        let change = total - largest;
+        let small = change > 0.0 && change < SMALL_CHANGE * largest;
         small.then(|| Carried { to, from, factor: f64::from(map[(to, from)]) })
     };
     (0..map.nrows()).filter_map(of).collect()
