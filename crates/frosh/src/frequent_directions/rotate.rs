@@ -21,15 +21,16 @@ const SMALL_CHANGE: f64 = 1.0 / (1u64 << 30) as f64;
 
 fn carried(map: MatRef<'_, f32>, squares: &[f64]) -> Vec<Carried> {
     let of = |to: usize| {
-        let (mut total, mut largest, mut from) = (0.0, 0.0, 0);
+        // The sum leaves the largest out: taken off afterwards, it would take small parts with it.
+        let (mut change, mut largest, mut from) = (0.0, 0.0, 0);
         for (j, (x, square)) in map.row(to).iter().zip(squares).enumerate() {
-            let part = f64::from(*x).powi(2) * square;
-            total += part;
+            let mut part = f64::from(*x).powi(2) * square;
             if part > largest {
-                (largest, from) = (part, j);
+                std::mem::swap(&mut part, &mut largest);
+                from = j;
             }
+            change += part;
         }
-        let change = total - largest;
         let small = change > 0.0 && change < SMALL_CHANGE * largest;
         small.then(|| Carried { to, from, factor: f64::from(map[(to, from)]) })
     };
