@@ -14,13 +14,13 @@
 //! would promise too much. The gain of a row becomes g (1 + beta |x'| / |u|).
 //!
 //! **On trial.** The slope helps at the top of the list, where near-duplicates are, and costs further down, where pairs
-//! agree less beyond the directions than along them. Which of both counts more depends on the rows. So 256 further
+//! agree less beyond the directions than along them. Which of both counts more depends on the rows. So 128 further
 //! sampled rows ask for the others with the slope, with half of it and without it (`trial.rs`), and what has the best
 //! mean of recall@10 and recall@100 stays.
 //!
 //! **Where we differ.** RaBitQ rotates all dimensions and leaves nothing out.
 //!
-//! **Cost.** Products of 2,048 sampled rows with the directions and with 256 of themselves, and of 1,024 with 64.
+//! **Cost.** Products of 2,048 sampled rows with the directions and with 128 of themselves, and of 1,024 with 64.
 
 use crate::factors::{self, Factors, Scales};
 use crate::linalg::{self, product};

@@ -27,7 +27,7 @@ use std::ops::Range;
 /// Most sampled rows that take part.
 pub(crate) const ROWS: usize = 2048;
 /// How many of them ask.
-pub(crate) const QUERIES: usize = 256;
+pub(crate) const QUERIES: usize = 128;
 
 /// The queries, and what is true of them.
 pub(crate) struct Trial {
