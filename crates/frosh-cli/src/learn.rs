@@ -4,7 +4,7 @@ use crate::args::{Common, Fitting, Learning, Reading, check_distinct};
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
 use anyhow::{Result, bail};
-use frosh::{Config, Sketcher, Whole};
+use frosh::{AtomicFile, Config, Sketcher};
 use frosh_io::{Vectors, for_values, rows};
 use serde_json::json;
 use std::ffi::OsString;
@@ -53,7 +53,7 @@ pub(crate) fn learn(
     }
     // What runs that were killed left behind. Their checkpoint and their output are this run's to replace.
     for path in learning.checkpoint.iter().map(|path| &**path).chain([output]) {
-        Whole::remove_leftovers(path);
+        AtomicFile::remove_leftovers(path);
     }
     let threads = threads(common);
     let config = config(&vectors, learning, fitting, worker, threads);

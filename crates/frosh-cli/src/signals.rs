@@ -26,7 +26,7 @@ pub(crate) fn watch() {
         let mut signal = 0;
         // SAFETY: the set is initialised, and the number of the signal has a place of its own.
         while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
-        frosh::Whole::remove_unfinished();
+        frosh::AtomicFile::remove_unfinished();
         std::process::exit(128 + signal);
     });
     if waiting.is_err() {
@@ -40,7 +40,7 @@ pub(crate) fn watch() {
 #[cfg(not(unix))]
 pub(crate) fn watch() {
     let _ = ctrlc::set_handler(|| {
-        frosh::Whole::remove_unfinished();
+        frosh::AtomicFile::remove_unfinished();
         std::process::exit(130);
     });
 }

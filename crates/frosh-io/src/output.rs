@@ -9,7 +9,7 @@ use crate::npy::NpzSink;
 use crate::source::Sink;
 use crate::vecs::VecsSink;
 use crate::{arrow, bigann, csv, hdf5, idx, libsvm, npy, parquet};
-use frosh::Whole;
+use frosh::AtomicFile;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ impl Target {
 pub struct Output {
     sink: Box<dyn Sink>,
     /// None when it goes to standard output.
-    whole: Option<Whole>,
+    whole: Option<AtomicFile>,
     path: PathBuf,
     kind: Kind,
     cast: Values,
@@ -68,7 +68,7 @@ impl Output {
                     "files are written as they are: leave out the ending, and pack it afterwards";
                 return Err(Error::File { path: path.to_owned(), why: why.into() });
             }
-            let whole = Whole::begin(path)?;
+            let whole = AtomicFile::begin(path)?;
             (seekable(&whole, target).map_err(fault)?, Some(whole))
         };
         Ok(Self { sink, whole, path: path.to_owned(), kind, cast: Values::empty(kind), rows: 0 })
@@ -103,7 +103,7 @@ impl Output {
         self.sink.finish().map_err(|fault| fault.at(&self.path))?;
         // Open handles are given up before the file is renamed.
         drop(self.sink);
-        Ok(self.whole.map_or(Ok(()), Whole::commit)?)
+        Ok(self.whole.map_or(Ok(()), AtomicFile::commit)?)
     }
 }
 
@@ -126,7 +126,7 @@ fn stream(target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
     })
 }
 
-fn seekable(whole: &Whole, target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
+fn seekable(whole: &AtomicFile, target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
     let file = whole.file().try_clone()?;
     let (kind, dim) = (target.kind(), target.dim);
     let name = target.name.as_deref();

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::machine;
 use crate::results::{Record, Results, Run};
 use crate::settings::{Experiment, Settings};
-use frosh::Whole;
+use frosh::AtomicFile;
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T
 
 /// Writes a file whole or not at all.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let whole = Whole::begin(path)?;
+    let whole = AtomicFile::begin(path)?;
     whole.file().write_all(bytes).map_err(Error::io(path))?;
     Ok(whole.commit()?)
 }

@@ -34,56 +34,34 @@
 
 #![deny(missing_docs)]
 
-mod beyond;
-mod blocks;
-mod bytes;
-mod centering;
-mod codes;
-mod compression;
-mod config;
-mod eigen;
+mod arch;
 mod error;
-mod evaluation;
-mod factors;
-mod file;
-mod formats;
-mod frequent_directions;
-mod hamming;
-mod hasher;
-mod index;
-mod kernels;
+pub mod evaluation;
+pub mod hasher;
+pub mod index;
 mod linalg;
 mod names;
 #[cfg(test)]
 mod oracles;
-mod polar;
 mod pool;
 mod random;
-mod ranking;
-mod refine;
-mod reservoir;
-mod rotation;
 mod rows;
-mod sketch;
-mod sketcher;
-mod sparse_embedding;
-mod srht;
-mod trial;
-mod whole;
+pub mod search;
+pub mod sketch;
+mod storage;
 
-pub use codes::{Codes, HasherId, Neighbour};
-pub use config::{Config, Method};
 pub use error::{Error, Result};
+#[doc(inline)]
 pub use evaluation::{CurvePoint, Evaluation, ExactSearch, Found, RankedEvaluation, Tally, Truth};
-pub use formats::AnyFile;
-pub use frequent_directions::ShrinkIndex;
-pub use hamming::{IdSet, MultiIndex};
-pub use hasher::Hasher;
+#[doc(inline)]
+pub use hasher::{Hasher, Rotation};
+#[doc(inline)]
 pub use index::{Index, IndexWriter, NewRows, StoredVectors};
 pub use pool::Pool;
-pub use ranking::{Queries, Ranking, Scored};
-pub use rotation::Rotation;
 pub use rows::{Element, Metric, Rows};
-pub use sketch::{Certificate, Sketch};
-pub use sketcher::Sketcher;
-pub use whole::Whole;
+#[doc(inline)]
+pub use search::{Codes, HasherId, IdSet, MultiIndex, Neighbour, Queries, Ranking, Scored};
+#[doc(inline)]
+pub use sketch::{Certificate, Config, Method, ShrinkIndex, Sketch, Sketcher};
+pub use storage::atomic_file::AtomicFile;
+pub use storage::formats::AnyFile;

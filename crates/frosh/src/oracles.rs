@@ -1,7 +1,7 @@
 //! Parts of the engine against definitions in double precision, where the parts cannot be seen from outside. What can
 //! be is in `tests/definitions.rs`.
 
-use crate::factors::Scales;
+use crate::hasher::estimator::Scales;
 use crate::random::{Purpose, Stream};
 use crate::{
     Config, Hasher, Method, Metric, Pool, Rotation, Rows, Sketch, Sketcher, sparse_embedding, srht,

@@ -127,7 +127,7 @@ pub(crate) mod sealed {
 
 /// Largest magnitude as bits: NaN and infinity have the largest patterns, so nothing hides.
 fn magnitude_f32(row: &[f32]) -> f64 {
-    f32::from_bits(crate::kernels::magnitude_bits(row)).into()
+    f32::from_bits(crate::arch::magnitude_bits(row)).into()
 }
 
 /// Sum of squares, in the same order for every element type, so that all have the same norm.
@@ -244,7 +244,7 @@ macro_rules! byte_element {
         impl sealed::Sealed for $t {
             fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]) {
                 if scale == 1.0 {
-                    return crate::kernels::$minus(row, reference, out);
+                    return crate::arch::$minus(row, reference, out);
                 }
                 out.iter_mut().zip(row).for_each(|(o, x)| *o = f32::from(*x));
                 centre_in_place(scale, reference, out);

@@ -5,7 +5,7 @@ use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Hasher, Pool, Whole};
+use frosh::{AtomicFile, Codes, Hasher, Pool};
 use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
 use serde_json::json;
 use std::ffi::OsString;
@@ -96,7 +96,7 @@ impl Encode {
             Some("npy") => Format::Npy,
             _ => {
                 // A folder that is missing or locked shall be known before the work is done.
-                Whole::begin(&self.output)?;
+                AtomicFile::begin(&self.output)?;
                 return Ok(Sink::Codes(None));
             }
         };

@@ -36,7 +36,7 @@ impl Sketch {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
-        frosh::Whole::begin(&self.output)?;
+        frosh::AtomicFile::begin(&self.output)?;
         let (reading, learning) = (&self.reading, &self.learning);
         let learned =
             learn(&self.data, &self.output, reading, learning, self.worker, common, None, None)?;

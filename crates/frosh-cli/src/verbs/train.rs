@@ -5,7 +5,7 @@ use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Hasher, Sketcher, Whole};
+use frosh::{AtomicFile, Hasher, Sketcher};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ impl Train {
         }
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
-        Whole::begin(&self.output)?;
+        AtomicFile::begin(&self.output)?;
         let write = |sketcher: &Sketcher| -> Result<()> {
             Ok(self.fitting.hasher(&sketcher.sketch())?.save(&self.output)?)
         };

@@ -50,9 +50,9 @@ pub use exact::{ExactSearch, Found};
 pub use measures::{CurvePoint, Tally};
 pub use ranked::RankedEvaluation;
 
-use crate::codes::Codes;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
+use crate::search::codes::Codes;
 use std::fmt;
 
 /// Which base rows are relevant for a query.

@@ -7,10 +7,10 @@
 //! and true neighbour, or row of its label.
 
 use super::Truth;
-use crate::codes::Codes;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::ranking::{Queries, Ranking};
+use crate::search::codes::Codes;
+use crate::search::ranking::{Queries, Ranking};
 
 /// Measures of a ranking of a base for some queries.
 #[derive(Clone, Debug)]

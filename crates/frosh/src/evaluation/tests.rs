@@ -1,8 +1,8 @@
 //! Evaluations against plain sorting.
 
 use super::*;
-use crate::codes::HasherId;
 use crate::random::{Purpose, Stream};
+use crate::search::codes::HasherId;
 use proptest::prelude::*;
 
 /// Codes whose bits are 1 with a chance of one in `rare`.

@@ -5,8 +5,8 @@
 
 use super::disk;
 use super::seal::BLOCK;
-use crate::bytes::Bytes;
 use crate::error::{Error, Result};
+use crate::storage::mapped::Bytes;
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};

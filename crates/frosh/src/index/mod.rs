@@ -73,15 +73,15 @@ mod segment;
 mod tests;
 mod writer;
 
-use crate::codes::{HasherId, Neighbour};
 use crate::error::{Error, Result};
 use crate::evaluation::Found;
-use crate::hamming::IdSet;
 use crate::hasher::Hasher;
 use crate::names::names;
 use crate::pool::Pool;
-use crate::ranking::{Queries, Ranking, Scored};
 use crate::rows::{Element, Metric, Rows};
+use crate::search::codes::{HasherId, Neighbour};
+use crate::search::hamming::IdSet;
+use crate::search::ranking::{Queries, Ranking, Scored};
 use column::Form;
 use journal::Journal;
 use manifest::Manifest;

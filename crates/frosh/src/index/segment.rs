@@ -10,12 +10,12 @@ use super::column::{self, Column, Finished, Form};
 use super::manifest::{Checksums, Removed, SegmentFacts};
 use super::seal::{self, Seal};
 use super::{Layout, StoredVectors, disk};
-use crate::bytes::Bytes;
-use crate::codes::Codes;
 use crate::error::{Error, Result};
-use crate::factors::Beside;
-use crate::hamming::IdSet;
+use crate::hasher::estimator::FactorColumn;
 use crate::pool::Pool;
+use crate::search::codes::Codes;
+use crate::search::hamming::IdSet;
+use crate::storage::mapped::Bytes;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ impl Arrays {
         let map = |form| column::map(&path(form), form, facts.rows);
         let mut codes = Codes::new(layout.bits, layout.hasher, map(layout.codes())?);
         codes.factors = match layout.factors() {
-            Some(form) => Some(Beside { bytes: form.width(), data: map(form)? }),
+            Some(form) => Some(FactorColumn { bytes: form.width(), data: map(form)? }),
             None => None,
         };
         let ids = match facts.first_id {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::codes::Codes;
+use crate::search::codes::Codes;
 use crate::{Config, ExactSearch, Sketcher};
 use std::collections::BTreeMap;
 

@@ -104,7 +104,7 @@ impl Demo {
             });
         }
         let page = page::page(&outcomes, rows, bits);
-        let whole = frosh::Whole::begin(&self.output)?;
+        let whole = frosh::AtomicFile::begin(&self.output)?;
         std::io::Write::write_all(&mut whole.file(), page.as_bytes())
             .with_context(|| self.output.display().to_string())?;
         whole.commit()?;

@@ -18,7 +18,7 @@ use std::time::Instant;
   frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
   frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
 
-Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
+FactorColumn each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
 pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]

@@ -1,0 +1,238 @@
+//! Directions of the sketch, improved by the sample of rows. Not in the paper.
+//!
+//! **What it is.** A sketch of l = 2r rows keeps r directions; what else it had seen was subtracted by the shrinks.
+//! Where the spectrum is flat that is much: of 56 directions on sentence embeddings a seventh of their variance. The
+//! reservoir has lost nothing, but has few rows. With B the sketch of n rows, C the second moments of the sample and a
+//! the share of the mass that the shrinks have taken,
+//!
+//! ```text
+//! M = B'B / n + a C
+//! ```
+//!
+//! is made of both. From the sketch's directions V one step of subspace iteration is taken, and the result is the best
+//! r directions for M in the span of V and M V (Rayleigh-Ritz). Since B'B V stays in the span of V, what M V adds to it
+//! comes from C V alone.
+//!
+//! **Where we differ.** The paper takes V, and so do all rotations but [`Refined`](crate::Rotation::Refined). If the
+//! sketch has lost nothing, a is 0 and V stays.
+//!
+//! **Cost.** Three products of s sampled rows with r directions (ITQ by itself needs one), s (2r)^2 for their moments,
+//! and an eigenproblem of size 2r.
+
+use crate::linalg::{self, product, single};
+use crate::pool::Pool;
+use crate::sketch::Sketch;
+use crate::sketch::frequent_directions::square_norm;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatRef, Par};
+
+/// What is shorter than this, relative to C V, is rounding of the sampled rows.
+const NOISE: f64 = 1e-4;
+/// Dimensions that a task works on, and sampled rows that are made double precision together.
+const PIECE: usize = 64;
+const ROWS: usize = 512;
+
+impl Sketch {
+    /// The improved directions, and what the sampled rows have along them, for the principal directions and their values.
+    pub(crate) fn refined(
+        &self,
+        pool: &Pool,
+        old: MatRef<'_, f64>,
+        values: &[f64],
+    ) -> (Mat<f64>, Mat<f32>) {
+        let along_old = self.sample_along(pool, usize::MAX, single(old).as_ref());
+        let new = self.outside(pool, old, along_old.as_ref());
+        let along_new = self.sample_along(pool, usize::MAX, single(new.as_ref()).as_ref());
+        let (r, both) = (old.ncols(), old.ncols() + new.ncols());
+
+        // M between these directions; of a sum of products, the lower triangle is enough.
+        let mut moments = Mat::<f64>::zeros(both, both);
+        let samples = along_old.nrows();
+        for from in (0..samples).step_by(ROWS) {
+            let count = ROWS.min(samples - from);
+            let of = |j: usize, i: usize| match j.checked_sub(r) {
+                None => along_old[(from + i, j)],
+                Some(j) => along_new[(from + i, j)],
+            };
+            let part = Mat::from_fn(both, count, |j, i| f64::from(of(j, i)));
+            linalg::add_gram(pool, moments.as_mut(), part.as_ref());
+        }
+        let weight = self.lost() / samples as f64;
+        moments *= faer::Scale(weight);
+        let rows = self.rows as f64;
+        for (j, value) in values.iter().enumerate() {
+            moments[(j, j)] += value / rows;
+        }
+        let kept = self.sketch_along(new.as_ref());
+        let kept = product(kept.transpose(), kept.as_ref());
+        for j in 0..new.ncols() {
+            for i in 0..new.ncols() {
+                moments[(r + i, r + j)] += kept[(i, j)] / rows;
+            }
+        }
+
+        let (_, best) = linalg::eigen(moments.as_ref());
+        let (from_old, from_new) = best.subcols(0, r).split_at_row(r);
+        let mut vectors = Mat::zeros(self.dim, r);
+        pool.each(linalg::row_pieces(vectors.as_mut(), PIECE), |(from, mut to)| {
+            let count = to.nrows();
+            matmul(to.as_mut(), Accum::Replace, old.subrows(from, count), from_old, 1.0, Par::Seq);
+            matmul(to, Accum::Add, new.subrows(from, count), from_new, 1.0, Par::Seq);
+        });
+        let mut along = Mat::zeros(samples, r);
+        let (from_old, from_new) = (single(from_old), single(from_new));
+        matmul(along.as_mut(), Accum::Replace, &along_old, &from_old, 1.0, Par::Seq);
+        matmul(along.as_mut(), Accum::Add, &along_new, &from_new, 1.0, Par::Seq);
+        (vectors, along)
+    }
+
+    /// The share of the mass that shrinks have taken from the sketch.
+    fn lost(&self) -> f64 {
+        let (mass, kept) = (self.directions.inserted(), square_norm(self.sketched()));
+        if mass > 0.0 { (1.0 - kept / mass).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
+    /// Orthonormal columns that span what C V has outside of V; fewer than V where that is rounding.
+    fn outside(&self, pool: &Pool, v: MatRef<'_, f64>, along: MatRef<'_, f32>) -> Mat<f64> {
+        let (d, r) = v.shape();
+        // Only the span counts, so a power of two keeps products of huge or tiny rows inside single precision.
+        let unit = 2f32.powi(-(along.norm_max().max(f32::MIN_POSITIVE).log2() as i32));
+        let along = along * faer::Scale(unit);
+        let mut moved = Mat::<f32>::zeros(d, r);
+        self.reservoir.each_part(&self.mean, |first, rows| {
+            let rows = MatRef::from_column_major_slice(rows, d, rows.len() / d);
+            let along = along.subrows(first, rows.ncols());
+            pool.each(linalg::row_pieces(moved.as_mut(), PIECE), |(from, to)| {
+                let rows = rows.subrows(from, to.nrows());
+                matmul(to, Accum::Add, rows, along, 1.0, Par::Seq);
+            });
+        });
+        let mut moved = Mat::from_fn(d, r, |i, j| f64::from(moved[(i, j)]));
+        let whole = moved.squared_norm_l2();
+        // Twice: of what is nearly all inside, once leaves more than rounding.
+        for _ in 0..2 {
+            let inside = product(v.transpose(), moved.as_ref());
+            matmul(moved.as_mut(), Accum::Add, v, inside.as_ref(), -1.0, Par::Seq);
+        }
+        let (squares, turn) = linalg::eigen(product(moved.transpose(), moved.as_ref()).as_ref());
+        let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * whole).count();
+        let scaled = Mat::from_fn(r, kept, |i, j| turn[(i, j)] / squares[j].sqrt());
+        linalg::thin_q(product(moved.as_ref(), scaled.as_ref()))
+    }
+
+    /// B times these directions.
+    fn sketch_along(&self, w: MatRef<'_, f64>) -> Mat<f64> {
+        let n = self.sketched().len() / self.dim;
+        let rows = MatRef::from_row_major_slice(self.sketched(), n, self.dim);
+        let along = product(rows, single(w).as_ref());
+        Mat::from_fn(n, w.ncols(), |i, j| f64::from(along[(i, j)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Purpose, Stream};
+    use crate::{Config, Method, Rows, Sketcher};
+
+    /// Independent normal coordinates with variances that fall slowly, about a mean that is not 0.
+    fn flat(n: usize, d: usize) -> Vec<f32> {
+        let mut stream = Stream::new(5, Purpose::Sample, 0, 0);
+        let value = |e: usize, z: f64| (z / (1.0 + (e % d) as f64).powf(0.4) + 3.0) as f32;
+        (0..n * d).map(|e| value(e, stream.normal())).collect()
+    }
+
+    fn sketch(data: &[f32], d: usize, l: usize, method: Method) -> Sketch {
+        let config = Config::new(d).sketch_rows(l).block_rows(256).method(method);
+        let mut sketcher = Sketcher::new(config.reservoir_rows(600)).unwrap();
+        sketcher.push(Rows::new(data, d).unwrap()).unwrap();
+        sketcher.finish()
+    }
+
+    fn sampled(sketch: &Sketch) -> Mat<f64> {
+        let mut rows = Vec::new();
+        sketch.reservoir.each_part(&sketch.mean, |first, part| {
+            assert_eq!(first * sketch.dim, rows.len());
+            rows.extend_from_slice(part);
+        });
+        Mat::from_fn(sketch.reservoir.len(), sketch.dim, |i, j| f64::from(rows[i * sketch.dim + j]))
+    }
+
+    fn captured(moments: &Mat<f64>, w: &Mat<f64>) -> f64 {
+        let each = w.transpose() * moments * w;
+        (0..w.ncols()).map(|j| each[(j, j)]).sum()
+    }
+
+    fn assert_orthonormal(w: &Mat<f64>) {
+        let error = w.transpose() * w - Mat::<f64>::identity(w.ncols(), w.ncols());
+        assert!(error.norm_max() < 1e-9, "{}", error.norm_max());
+    }
+
+    /// M in full, its step from V, and the best of the span.
+    #[test]
+    fn directions_are_the_best_of_the_span() {
+        for (d, l, method) in [(40, 24, Method::Frosh), (40, 40, Method::Osh), (9, 12, Method::Osh)]
+        {
+            let data = flat(2000, d);
+            let sketch = sketch(&data, d, l, method);
+            let r = l / 2;
+            let principal = sketch.principal(&Pool::ONE, r);
+            let b = Mat::from_fn(sketch.sketched().len() / d, d, |i, j| {
+                f64::from(sketch.sketched()[i * d + j])
+            });
+            let x = sampled(&sketch);
+            let (inside, sample) = (b.transpose() * &b, x.transpose() * &x);
+            let lost = 1.0 - inside.diagonal().column_vector().sum() / sketch.certificate().mass;
+            let m = Mat::from_fn(d, d, |i, j| {
+                inside[(i, j)] / 2000.0 + lost * sample[(i, j)] / x.nrows() as f64
+            });
+            let step = &m * &principal.vectors;
+            let span = Mat::from_fn(d, r + r.min(d - r), |i, j| {
+                if j < r { principal.vectors[(i, j)] } else { step[(i, j - r)] }
+            });
+            let span = linalg::thin_q(span);
+            let ritz = linalg::eigen((span.transpose() * &m * &span).as_ref()).0;
+            let want: f64 = ritz[..r].iter().sum();
+
+            let pool = Pool::new(3).unwrap();
+            let (w, along) = sketch.refined(&pool, principal.vectors.as_ref(), &principal.values);
+            assert_orthonormal(&w);
+            let got = captured(&m, &w);
+            assert!((got / want - 1.0).abs() < 1e-5, "d = {d}, l = {l}: {got} against {want}");
+            let error = Mat::from_fn(x.nrows(), r, |i, j| f64::from(along[(i, j)])) - &x * &w;
+            assert!(error.norm_max() < 1e-4, "{}", error.norm_max());
+            let alone = sketch.refined(&Pool::ONE, principal.vectors.as_ref(), &principal.values);
+            assert_eq!((w, along), alone);
+        }
+    }
+
+    #[test]
+    fn a_flat_spectrum_is_captured_better() {
+        let (n, d, r) = (6000, 96, 16);
+        let data = flat(n, d);
+        let sketch = sketch(&data, d, 2 * r, Method::Frosh);
+        let centred = Mat::from_fn(n, d, |i, j| f64::from(data[i * d + j]) - sketch.mean[j]);
+        let moments = centred.transpose() * &centred;
+        let best: f64 = linalg::eigen(moments.as_ref()).0[..r].iter().sum();
+        let principal = sketch.principal(&Pool::ONE, r);
+        let (w, _) = sketch.refined(&Pool::ONE, principal.vectors.as_ref(), &principal.values);
+        let [before, after] = [&principal.vectors, &w].map(|w| captured(&moments, w) / best);
+        assert!(before < 0.95 && after > 0.5 + before / 2.0, "{before} to {after} of the best");
+    }
+
+    #[test]
+    fn where_nothing_was_lost_or_nothing_is_left_the_span_stays() {
+        // Fewer rows than the sketch has, all directions there are, and rows that are all the same.
+        for (data, d, l) in [(flat(20, 30), 30, 40), (flat(500, 8), 8, 16), (vec![2.0; 800], 8, 8)]
+        {
+            let sketch = sketch(&data, d, l, Method::Osh);
+            let r = (l / 2).min(d);
+            let principal = sketch.principal(&Pool::ONE, r);
+            let (w, _) = sketch.refined(&Pool::ONE, principal.vectors.as_ref(), &principal.values);
+            assert_orthonormal(&w);
+            let inside = principal.vectors.transpose() * &w;
+            let kept: f64 = inside.squared_norm_l2();
+            assert!((kept - r as f64).abs() < 1e-6, "d = {d}, l = {l}: {kept} of {r}");
+        }
+    }
+}

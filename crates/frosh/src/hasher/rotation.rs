@@ -1,0 +1,393 @@
+//! Rotations of the learned directions: `W <- W R` with an orthogonal r x r matrix R.
+//!
+//! PCA puts most of the variance into few coordinates, yet every bit weighs the
+//! same in a Hamming distance. A rotation keeps the subspace and spreads the
+//! variance over the bits. With V the s x r centred PCA coordinates of a sample and
+//! lambda their variances, the choices are
+//!
+//! ```text
+//! random      R is Haar distributed
+//! isotropic   all diagonal entries of R' diag(lambda) R are equal
+//! itq         min ||B - V R||_F over orthogonal R and sign matrices B
+//! refined     itq, after the directions themselves were improved (`refine.rs`)
+//! ```
+//!
+//! Where we differ: isotropic hashing uses the finite Givens method, exact after at
+//! most r - 1 plane rotations, in place of lift-and-projection or a gradient flow.
+//! ITQ takes the polar factor of V'B in place of an SVD of B'V: the same matrix in
+//! about half the time.
+//! All factorisations run on one thread, and ITQ adds up fixed blocks of rows in a
+//! fixed order, so the result does not depend on the number of threads.
+//!
+//! Cost: r^3 for random and isotropic; s r^2 + r^3 per round of ITQ.
+
+use crate::hasher::polar::Polar;
+use crate::linalg;
+use crate::names::names;
+use crate::random::Stream;
+use faer::Accum::Replace;
+use faer::linalg::matmul::matmul;
+use faer::{Mat, MatRef, Par, unzip, zip};
+use rayon::prelude::*;
+
+/// How the principal directions are rotated before signs are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rotation {
+    /// Keep the principal directions. Bits of small variance count as much as those
+    /// of large variance, so this gets worse as bits are added.
+    None,
+    /// A uniformly random rotation: no data needed, and hard to beat.
+    Random,
+    /// A rotation after which all bits have the same variance. Needs the
+    /// eigenvalues only.
+    Isotropic,
+    /// Iterative quantisation: fits a sample of points to the corners of the cube.
+    /// Usually the best on image features, not always.
+    Itq,
+    /// Iterative quantisation of directions that were first improved by the same sample:
+    /// no longer those of the sketch alone, but nearer to the data's where its spectrum is flat.
+    Refined,
+}
+
+names!(
+    Rotation,
+    "rotation",
+    None => "none",
+    Random => "random",
+    Isotropic => "isotropic",
+    Itq => "itq",
+    Refined => "refined"
+);
+
+/// A Haar-distributed orthogonal matrix: Q of the QR of a Gaussian matrix.
+pub(crate) fn random(r: usize, stream: &mut Stream) -> Mat<f64> {
+    // A plain loop fixes the order of the draws: column by column.
+    let mut a = Mat::zeros(r, r);
+    for j in 0..r {
+        for i in 0..r {
+            a[(i, j)] = stream.normal();
+        }
+    }
+    linalg::thin_q(a)
+}
+
+/// A rotation R that makes all diagonal entries of `R' diag(eigenvalues) R` equal.
+///
+/// Starts at a random rotation for mixing. Each step turns the plane of the largest
+/// and the smallest diagonal entry until the one nearer to the mean reaches it.
+/// Eigenvalues must not be negative; if none is positive, R stays random.
+pub(crate) fn isotropic(eigenvalues: &[f64], stream: &mut Stream) -> Mat<f64> {
+    /// Allowed distance of a diagonal entry from the mean, relative to the mean.
+    const TOLERANCE: f64 = 1e-11;
+    let r = eigenvalues.len();
+    let mut rotation = random(r, stream);
+    let max = eigenvalues.iter().copied().fold(0.0, f64::max);
+    if !(max > 0.0 && max.is_finite()) {
+        return rotation;
+    }
+    // Dividing by the maximum first keeps the sum from overflowing; afterwards the
+    // mean is 1.
+    let mean = eigenvalues.iter().map(|x| x / max).sum::<f64>() / r as f64;
+    let lambda: Vec<f64> = eigenvalues.iter().map(|x| x / max / mean).collect();
+    let mut scaled = Mat::zeros(r, r);
+    let mut sigma = Mat::zeros(r, r);
+    // One pass is exact up to rounding, which the next one removes.
+    for _ in 0..4 {
+        scaled.copy_from(&rotation);
+        for column in scaled.col_iter_mut() {
+            for (x, l) in column.iter_mut().zip(&lambda) {
+                *x *= l;
+            }
+        }
+        let left = rotation.transpose();
+        matmul(&mut sigma, Replace, left, &scaled, 1.0, Par::Seq);
+        let mut steps = 0;
+        while steps < r && equalise(&mut sigma, &mut rotation, TOLERANCE) {
+            steps += 1;
+        }
+        if steps == 0 {
+            break;
+        }
+    }
+    rotation
+}
+
+/// One Givens step of [`isotropic`]; false if the diagonal is already all ones.
+fn equalise(sigma: &mut Mat<f64>, rotation: &mut Mat<f64>, tolerance: f64) -> bool {
+    let r = sigma.nrows();
+    let excess = |i: usize| sigma[(i, i)] - 1.0;
+    let (mut high, mut low) = (0, 0);
+    for i in 1..r {
+        if excess(i) > excess(high) {
+            high = i;
+        }
+        if excess(i) < excess(low) {
+            low = i;
+        }
+    }
+    let (above, below) = (excess(high), excess(low));
+    if !(above.max(-below) > tolerance && above > 0.0 && below < 0.0) {
+        return false;
+    }
+    // Entry i reaches 1; the other one stays on its side of 1 and takes the rest.
+    let (i, j) = if above <= -below { (high, low) } else { (low, high) };
+    let (near, far, cross) = (excess(i), excess(j), sigma[(i, j)]);
+    // Root of least size of far t^2 - 2 cross t + near = 0, free of cancellation.
+    // `near` and `far` have opposite signs, so it is real.
+    let root = (cross * cross - near * far).sqrt();
+    let t = near / (cross + root.copysign(cross));
+    let cos = 1.0 / (1.0 + t * t).sqrt();
+    let sin = t * cos;
+    rotate_columns(rotation, i, j, cos, sin);
+    rotate_columns(sigma, i, j, cos, sin);
+    for k in 0..r {
+        let (x, y) = (sigma[(i, k)], sigma[(j, k)]);
+        sigma[(i, k)] = cos * x - sin * y;
+        sigma[(j, k)] = sin * x + cos * y;
+    }
+    // Said exactly, so that every step leaves one entry fewer to do.
+    sigma[(i, i)] = 1.0;
+    true
+}
+
+/// Columns (x, y) become (cos x - sin y, sin x + cos y).
+fn rotate_columns(a: &mut Mat<f64>, i: usize, j: usize, cos: f64, sin: f64) {
+    for k in 0..a.nrows() {
+        let (x, y) = (a[(k, i)], a[(k, j)]);
+        a[(k, i)] = cos * x - sin * y;
+        a[(k, j)] = sin * x + cos * y;
+    }
+}
+
+/// Rows per block of [`itq`]. Part of the result: it fixes the order of the sums.
+const BLOCK: usize = 512;
+
+/// Rows of the sample that one task works on, with its own scratch.
+struct Block<'a> {
+    points: MatRef<'a, f32>,
+    signs: Mat<f32>,
+    product: Mat<f32>,
+}
+
+impl Block<'_> {
+    /// Sets `product` to V' sign(V R) for these rows.
+    fn update(&mut self, rotation: &Mat<f32>) {
+        let signs = &mut self.signs;
+        matmul(&mut *signs, Replace, self.points, rotation, 1.0, Par::Seq);
+        for j in 0..signs.ncols() {
+            for x in signs.col_as_slice_mut(j) {
+                *x = if *x >= 0.0 { 1.0 } else { -1.0 };
+            }
+        }
+        let left = self.points.transpose();
+        matmul(&mut self.product, Replace, left, &*signs, 1.0, Par::Seq);
+    }
+}
+
+/// Iterative quantisation of the rows of `sample`: centred points after projection.
+///
+/// Each round takes the nearest cube corners `B = sign(V R)`, with 0 counted as +1,
+/// and then the rotation that brings V closest to them, the orthogonal polar factor
+/// of V'B. Neither step can increase `||B - V R||_F`. Stops early at a fixed point.
+pub(crate) fn itq(sample: MatRef<'_, f32>, stream: &mut Stream, iterations: usize) -> Mat<f64> {
+    let (s, r) = sample.shape();
+    let mut rotation = random(r, stream);
+    if s == 0 || r == 0 {
+        return rotation;
+    }
+    let mut blocks: Vec<Block<'_>> = (0..s)
+        .step_by(BLOCK)
+        .map(|start| {
+            let points = sample.subrows(start, BLOCK.min(s - start));
+            Block { points, signs: Mat::zeros(points.nrows(), r), product: Mat::zeros(r, r) }
+        })
+        .collect();
+    let mut single = Mat::<f32>::zeros(r, r);
+    let mut sum = Mat::<f64>::zeros(r, r);
+    let mut last = Mat::<f64>::zeros(r, r);
+    let mut polar = Polar::new(r);
+    for _ in 0..iterations {
+        zip!(&mut single, &rotation).for_each(|unzip!(x, y)| *x = *y as f32);
+        let tasks = blocks.par_iter_mut();
+        tasks.for_each(|block| block.update(&single));
+        sum.fill(0.0);
+        // In block order, whoever finished first. Within a block f32 is enough.
+        for block in &blocks {
+            zip!(&mut sum, &block.product).for_each(|unzip!(x, y)| *x += f64::from(*y));
+        }
+        // Equal sums give equal rotations from here on. All zero: nothing to fit.
+        if sum == last || !polar.factor(&sum, &mut rotation) {
+            break;
+        }
+        last.copy_from(&sum);
+    }
+    rotation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Purpose;
+
+    fn stream(index: u64) -> Stream {
+        Stream::new(11, Purpose::Rotation, 0, index)
+    }
+
+    fn assert_orthogonal(q: &Mat<f64>) {
+        let error = q.transpose() * q - Mat::<f64>::identity(q.nrows(), q.nrows());
+        assert!(error.norm_max() < 1e-10, "{}", error.norm_max());
+    }
+
+    /// Points around 20 centres, with variances that fall like a power law.
+    fn cloud(s: usize, r: usize) -> Mat<f32> {
+        let mut stream = Stream::new(11, Purpose::Sample, 0, r as u64);
+        let centres = Mat::<f64>::from_fn(20, r, |_, _| stream.normal());
+        let own: Vec<usize> = (0..s).map(|_| stream.below(20) as usize).collect();
+        Mat::from_fn(s, r, |i, j| {
+            ((stream.normal() + centres[(own[i], j)]) / (j as f64 + 1.0).sqrt()) as f32
+        })
+    }
+
+    /// `||B - V R||_F` squared, in double precision.
+    fn itq_objective(sample: MatRef<'_, f32>, rotation: &Mat<f64>) -> f64 {
+        let (s, r) = sample.shape();
+        let v = Mat::from_fn(s, r, |i, j| f64::from(sample[(i, j)]));
+        let vr = v * rotation;
+        // The nearest corner is at distance |1 - |x|| in each coordinate.
+        vr.col_iter().flat_map(|c| c.iter()).map(|x| (1.0 - x.abs()).powi(2)).sum()
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in Rotation::NAMES {
+            assert_eq!(name.parse::<Rotation>().unwrap().as_str(), *name);
+        }
+        let error = "ITQ".parse::<Rotation>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "\"ITQ\" is no rotation; use one of none, random, isotropic, itq, refined"
+        );
+    }
+
+    #[test]
+    fn random_is_orthogonal() {
+        for r in [0, 1, 2, 3, 31, 64, 130] {
+            let q = random(r, &mut stream(0));
+            assert_eq!(q.shape(), (r, r));
+            assert_orthogonal(&q);
+            assert_eq!(q, random(r, &mut stream(0)));
+            assert!(r < 2 || q != random(r, &mut stream(2)));
+        }
+    }
+
+    /// Under the Haar law an entry x has E x = 0, E x^2 = 1/r and
+    /// E x^4 = 3/(r (r + 2)), and the trace has mean 0 and variance 1.
+    #[test]
+    fn random_is_haar() {
+        let (r, n) = (8, 20_000);
+        let (mut sum, mut squares) = (Mat::<f64>::zeros(r, r), Mat::<f64>::zeros(r, r));
+        let (mut trace, mut negative) = (0.0, 0);
+        for seed in 0..n {
+            let q = random(r, &mut stream(seed));
+            zip!(&mut sum, &q).for_each(|unzip!(s, x)| *s += x);
+            zip!(&mut squares, &q).for_each(|unzip!(s, x)| *s += x * x);
+            trace += q.diagonal().column_vector().sum();
+            negative += u32::from(q.determinant() < 0.0);
+        }
+        let (r, n) = (r as f64, n as f64);
+        let (mean, square) = (&sum * faer::Scale(1.0 / n), &squares * faer::Scale(1.0 / n));
+        assert!(mean.norm_max() < 4.0 * (1.0 / r / n).sqrt());
+        let variance = 3.0 / (r * (r + 2.0)) - 1.0 / (r * r);
+        let error = square - Mat::full(8, 8, 1.0 / r);
+        assert!(error.norm_max() < 4.0 * (variance / n).sqrt());
+        // Without the sign rule the trace is biased and the determinant fixed.
+        assert!((trace / n).abs() < 4.0 / n.sqrt());
+        assert!((f64::from(negative) - n / 2.0).abs() < 2.0 * n.sqrt());
+    }
+
+    #[test]
+    fn isotropic_equalises() {
+        let law = |r: usize, f: fn(f64) -> f64| (0..r).map(|i| f(i as f64)).collect::<Vec<_>>();
+        let mut spike = vec![0.0; 200];
+        spike[3] = 1e300;
+        for (case, lambda) in [
+            vec![],
+            vec![3.0],
+            vec![0.0],
+            vec![0.0; 9],
+            vec![2.5; 40],
+            vec![1.0, 0.0],
+            vec![1e-310, 3e-310, 0.0],
+            vec![f64::MAX; 3],
+            spike,
+            law(64, |i| 1.0 / (1.0 + i)),
+            law(128, |i| 0.5f64.powf(i)),
+            law(256, |i| 1e9f64.powf(-i / 256.0)),
+            law(100, |i| if i < 50.0 { 1.0 } else { 1.0 + 1e-9 }),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let r = isotropic(&lambda, &mut stream(1));
+            assert_orthogonal(&r);
+            assert_eq!(r, isotropic(&lambda, &mut stream(1)));
+            let max = lambda.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+            let mean = lambda.iter().map(|x| x / max).sum::<f64>() / lambda.len() as f64;
+            for column in r.col_iter() {
+                let entry: f64 = column.iter().zip(&lambda).map(|(x, l)| x * x * (l / max)).sum();
+                assert!((entry - mean).abs() <= 1e-9 * mean, "case {case}: {entry} {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn itq_improves() {
+        for (s, r) in [(1500, 24), (700, 5), (40, 64)] {
+            let v = cloud(s, r);
+            let mut last = itq_objective(v.as_ref(), &random(r, &mut stream(2)));
+            for iterations in 1..=10 {
+                let q = itq(v.as_ref(), &mut stream(2), iterations);
+                assert_orthogonal(&q);
+                let now = itq_objective(v.as_ref(), &q);
+                // The signs are taken in single precision.
+                assert!(now <= last * (1.0 + 1e-6), "{now} after {last}");
+                assert!(iterations > 1 || now < 0.999 * last);
+                last = now;
+            }
+        }
+    }
+
+    #[test]
+    fn itq_is_the_same_for_any_threads_and_strides() {
+        let v = cloud(2000, 48);
+        let rows = v.transpose().to_owned();
+        let run = |threads: usize, points: MatRef<'_, f32>| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            pool.unwrap().install(|| itq(points, &mut stream(3), 8))
+        };
+        let one = run(1, v.as_ref());
+        assert_eq!(one, run(3, v.as_ref()));
+        let one_by_rows = run(1, rows.transpose());
+        assert_eq!(one_by_rows, run(3, rows.transpose()));
+        // Another layout may sum in another order: near, not equal.
+        let (a, b) = (itq_objective(v.as_ref(), &one), itq_objective(v.as_ref(), &one_by_rows));
+        assert!((a - b).abs() < 1e-2 * a);
+        let reversed = run(1, v.as_ref().reverse_rows());
+        assert_orthogonal(&reversed);
+    }
+
+    #[test]
+    fn itq_survives_degenerate_samples() {
+        let v = cloud(600, 12);
+        let flat = Mat::from_fn(600, 12, |i, j| v[(i, j % 4)]);
+        let one = Mat::from_fn(1, 12, |_, j| j as f32);
+        let huge = Mat::full(5, 12, f32::MAX);
+        for sample in [flat, one, huge, Mat::zeros(600, 12), Mat::zeros(0, 12), Mat::zeros(9, 0)] {
+            assert_orthogonal(&itq(sample.as_ref(), &mut stream(4), 50));
+        }
+        let start = random(12, &mut stream(4));
+        assert_eq!(start, itq(v.as_ref(), &mut stream(4), 0));
+        assert_eq!(start, itq(Mat::zeros(3, 12).as_ref(), &mut stream(4), 50));
+    }
+}

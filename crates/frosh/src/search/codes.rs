@@ -1,0 +1,348 @@
+//! Packed codes: what a [`Hasher`](crate::Hasher) makes of rows, and Hamming distances between them.
+//!
+//! **Layout.** Bit k of a row is bit k mod 8 of its byte k / 8: least significant bit first, which
+//! equals little-endian 64-bit words, FAISS's binary indexes and `numpy.packbits(bitorder="little")`.
+//! A bit is 1 where the projection is above zero; both zeros give 0; bits past the end are 0.
+//!
+//! Codes carry the id of their hasher. Comparing codes of two hashers is an error, not a wrong answer.
+//!
+//! **Cost.** ceil(bits / 8) bytes a row. A search is one pass over the codes, for any number of queries; see
+//! [`hamming`](crate::search::hamming).
+
+use crate::error::{Error, Result};
+use crate::hasher::estimator::FactorColumn;
+use crate::pool::Pool;
+use crate::search::hamming::{Ask, IdSet, Table, distance};
+use crate::sketch::config::MAX_DIM;
+use crate::storage::mapped::Bytes;
+use std::fmt;
+
+/// Names a hasher by its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HasherId(pub(crate) u128);
+
+impl HasherId {
+    /// The name of a hash function that is not of this library, for its codes to be compared and measured.
+    pub fn foreign(name: u128) -> Self {
+        Self(name)
+    }
+}
+
+impl fmt::Display for HasherId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A neighbour that a search found. Neighbours are ordered by distance, then by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Neighbour {
+    /// Bits that differ.
+    pub distance: u32,
+    /// Row number among the codes searched.
+    pub id: u64,
+}
+
+/// Packed codes of some rows: bit k of a row is bit k mod 8 of its byte k / 8, and 1 where the projection is
+/// above zero. They carry the id of their hasher; comparing codes of two hashers is an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Codes {
+    pub(crate) bits: usize,
+    pub(crate) hasher: HasherId,
+    pub(crate) data: Bytes,
+    /// What is kept beside each row (see `factors.rs`), where it was asked for.
+    pub(crate) factors: Option<FactorColumn>,
+}
+
+impl Codes {
+    pub(crate) fn new(bits: usize, hasher: HasherId, data: impl Into<Bytes>) -> Self {
+        let data = data.into();
+        debug_assert!(data.len().is_multiple_of(bits.div_ceil(8)));
+        Self { bits, hasher, data, factors: None }
+    }
+
+    /// Packed codes that were kept elsewhere, as those of `hasher`: `bits` bits each, from 1 to 2^24, in the layout
+    /// above.
+    pub fn from_packed(hasher: HasherId, bits: usize, data: Vec<u8>) -> Result<Self> {
+        if bits == 0 || bits > MAX_DIM {
+            return Err(Error::setting("bits", bits, format!("a code has from 1 to {MAX_DIM}")));
+        }
+        let bytes = bits.div_ceil(8);
+        if !data.len().is_multiple_of(bytes) {
+            return Err(Error::Ragged { length: data.len(), dim: bytes });
+        }
+        let spare = 8 * bytes - bits;
+        let full = |row: &[u8]| row[bytes - 1].leading_zeros() < spare as u32;
+        if spare > 0 && data.chunks_exact(bytes).any(full) {
+            return Err(Error::setting("bits", bits, "some code has a bit set past the last one"));
+        }
+        Ok(Self::new(bits, hasher, data))
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.bytes_per_row()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Bits of a code.
+    pub fn bits(&self) -> usize {
+        self.bits
+    }
+
+    /// Bytes of a code: the bits, rounded up.
+    pub fn bytes_per_row(&self) -> usize {
+        self.bits.div_ceil(8)
+    }
+
+    /// Whether each code has factors beside it.
+    pub fn has_factors(&self) -> bool {
+        self.factors.is_some()
+    }
+
+    /// Bytes of storage for each row: the code, and its factors where there are some.
+    pub fn stored_bytes_per_row(&self) -> usize {
+        self.bytes_per_row() + self.factors.as_ref().map_or(0, |factors| factors.bytes)
+    }
+
+    /// The hasher that made them.
+    pub fn hasher(&self) -> HasherId {
+        self.hasher
+    }
+
+    /// All bytes, row after row.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// The bytes of one row.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`.
+    pub fn row(&self, i: usize) -> &[u8] {
+        // Checked by itself: of a huge number the product below wraps, and may name another row.
+        assert!(i < self.len(), "row {i} of {} codes", self.len());
+        &self.data[i * self.bytes_per_row()..(i + 1) * self.bytes_per_row()]
+    }
+
+    /// Bit `k` of row `i`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`, or if `k` is not below the number of bits.
+    pub fn bit(&self, i: usize, k: usize) -> bool {
+        assert!(k < self.bits, "bit {k} of a code of {} bits", self.bits);
+        self.row(i)[k / 8] >> (k % 8) & 1 == 1
+    }
+
+    /// Adds the codes of further rows.
+    pub fn append(&mut self, more: &Codes) -> Result<()> {
+        self.check_same_hasher(more)?;
+        match (&mut self.factors, &more.factors) {
+            (None, None) => {}
+            (Some(factors), Some(more)) if factors.bytes == more.bytes => {
+                factors.data.to_mut().extend_from_slice(&more.data);
+            }
+            _ => {
+                let advice = "append codes that both have the same factors, or both have none";
+                return Err(crate::hasher::estimator::missing("one of two sets of codes", advice));
+            }
+        }
+        self.data.to_mut().extend_from_slice(&more.data);
+        Ok(())
+    }
+
+    /// Hamming distance between row `i` here and row `j` of `other`. Codes of another hasher are an error.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i` here, or no row `j` there.
+    pub fn distance(&self, i: usize, other: &Codes, j: usize) -> Result<u32> {
+        self.check_same_hasher(other)?;
+        Ok(distance(self.row(i), other.row(j)))
+    }
+
+    /// The `k` nearest rows here for each row of `queries`, nearest first, equal ones by id; fewer
+    /// where there are fewer rows, none for k = 0. Without queries there are no lists.
+    pub fn nearest(&self, queries: &Codes, k: usize) -> Result<Vec<Vec<Neighbour>>> {
+        self.nearest_on(Pool::all(), queries, k)
+    }
+
+    /// [`Codes::nearest`] on a pool of the caller's.
+    pub fn nearest_on(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        k: usize,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, k, u32::MAX, None)
+    }
+
+    /// The `k` nearest of the rows whose numbers are in `allowed`, for each row of `queries`, in the order
+    /// of [`Codes::nearest`]. Numbers past the last row are passed over.
+    ///
+    /// ```
+    /// # use frosh::{Config, IdSet, Pool, Rows, Sketcher};
+    /// # let rows: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
+    /// # sketcher.push(Rows::new(&rows, 32)?)?;
+    /// # let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&rows, 32)?)?;
+    /// let even: IdSet = (0..100).step_by(2).collect();
+    /// let found = codes.nearest_among(Pool::all(), &codes, 5, &even)?;
+    /// assert!(found.iter().all(|list| list.len() == 5 && list.iter().all(|hit| hit.id % 2 == 0)));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn nearest_among(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        k: usize,
+        allowed: &IdSet,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, k, u32::MAX, Some(allowed))
+    }
+
+    /// All rows that differ from a query in at most `radius` bits, for each row of `queries`, nearest first,
+    /// equal ones by id.
+    pub fn within(&self, queries: &Codes, radius: u32) -> Result<Vec<Vec<Neighbour>>> {
+        self.within_on(Pool::all(), queries, radius)
+    }
+
+    /// [`Codes::within`] on a pool of the caller's.
+    pub fn within_on(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        radius: u32,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, usize::MAX, radius.saturating_add(1), None)
+    }
+
+    /// [`Codes::within_on`] of the rows whose numbers are in `allowed`.
+    pub fn within_among(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        radius: u32,
+        allowed: &IdSet,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.search(pool, queries, usize::MAX, radius.saturating_add(1), Some(allowed))
+    }
+
+    /// The `k` nearest rows that are nearer than `limit`, of those allowed.
+    pub(crate) fn search(
+        &self,
+        pool: &Pool,
+        queries: &Codes,
+        k: usize,
+        limit: u32,
+        allowed: Option<&IdSet>,
+    ) -> Result<Vec<Vec<Neighbour>>> {
+        self.check_same_hasher(queries)?;
+        let (table, queries) = (self.table(), queries.table());
+        Ok(Ask { table, queries, k, limit, allowed }.answer(pool))
+    }
+
+    /// The bytes, as the search sees them.
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table::new(&self.data, self.bytes_per_row())
+    }
+
+    pub(crate) fn check_same_hasher(&self, other: &Codes) -> Result<()> {
+        if self.hasher == other.hasher && self.bits == other.bits {
+            return Ok(());
+        }
+        Err(Error::OtherHasher { left: self.hasher.to_string(), right: other.hasher.to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn codes(bits: usize, id: u128, data: Vec<u8>) -> Codes {
+        Codes::new(bits, HasherId(id), data)
+    }
+
+    proptest! {
+        #[test]
+        fn distances_count_the_bits_that_differ(
+            (bits, data) in (1usize..200).prop_flat_map(|bits| {
+                let bytes = bits.div_ceil(8);
+                (Just(bits), prop::collection::vec(any::<u8>(), bytes * 6))
+            }),
+        ) {
+            let mut data = data;
+            for row in data.chunks_exact_mut(bits.div_ceil(8)) {
+                if bits % 8 != 0 {
+                    *row.last_mut().unwrap() &= (1 << (bits % 8)) - 1;
+                }
+            }
+            let c = codes(bits, 1, data);
+            for i in 0..6 {
+                for j in 0..6 {
+                    let naive = (0..bits).filter(|k| c.bit(i, *k) != c.bit(j, *k)).count();
+                    prop_assert_eq!(c.distance(i, &c, j).unwrap() as usize, naive);
+                }
+            }
+            let hits = c.nearest(&c, 4).unwrap();
+            for (i, hits) in hits.iter().enumerate() {
+                let mut all: Vec<(u32, u64)> =
+                    (0..6).map(|j| (c.distance(i, &c, j).unwrap(), j as u64)).collect();
+                all.sort_unstable();
+                let got: Vec<_> = hits.iter().map(|h| (h.distance, h.id)).collect();
+                prop_assert_eq!(&got[..], &all[..4]);
+            }
+        }
+    }
+
+    #[test]
+    fn promise_8_codes_of_two_hashers_cannot_be_compared() {
+        let (a, b) = (codes(8, 1, vec![0]), codes(8, 2, vec![0]));
+        assert!(matches!(a.distance(0, &b, 0), Err(Error::OtherHasher { .. })));
+        assert!(matches!(a.nearest(&b, 1), Err(Error::OtherHasher { .. })));
+        assert!(matches!(a.clone().append(&b), Err(Error::OtherHasher { .. })));
+        assert_eq!(a.nearest(&a, 5).unwrap()[0].len(), 1);
+    }
+
+    #[test]
+    fn codes_of_no_bits_or_far_too_many_are_refused() {
+        let make = |bits, bytes| Codes::from_packed(HasherId(1), bits, vec![0; bytes]);
+        for (bits, bytes) in [(0, 0), (0, 8), (usize::MAX, 0), (MAX_DIM + 1, 0)] {
+            let refused = make(bits, bytes).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("bits = {bits} ")), "{refused}");
+        }
+        let longest = make(MAX_DIM, MAX_DIM / 8).unwrap();
+        assert_eq!((longest.len(), longest.bits()), (1, MAX_DIM));
+        assert!(matches!(make(MAX_DIM, 1), Err(Error::Ragged { .. })));
+    }
+
+    #[test]
+    fn rows_and_bits_that_are_not_there_are_not_given() {
+        let some = codes(64, 1, (0..16).collect());
+        assert!(some.bit(1, 3) && !some.bit(0, 63));
+        let panics =
+            |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
+        // Eight times 2^61 is 0 in 64 bits.
+        for i in [2, usize::MAX, 1 << (usize::BITS - 3)] {
+            assert!(panics(&|| drop(some.row(i).to_vec())), "row {i}");
+            assert!(panics(&|| drop(some.distance(0, &some, i))), "distance to row {i}");
+        }
+        assert!(panics(&|| drop(some.bit(0, 64).to_string())));
+    }
+
+    #[test]
+    fn no_neighbours_and_no_queries_are_answered_with_nothing() {
+        let (some, none) = (codes(64, 1, (0..80).collect()), codes(64, 1, Vec::new()));
+        assert_eq!(some.nearest(&some, 0).unwrap(), vec![Vec::new(); 10]);
+        assert_eq!(none.nearest(&some, 3).unwrap(), vec![Vec::new(); 10]);
+        assert!(some.nearest(&none, 3).unwrap().is_empty());
+        assert!(some.within(&none, 3).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,135 @@
+//! The exact score of rows for one query: the definition of a ranking, by tables of a byte's 256 values.
+
+use super::{Queries, Ranking};
+use crate::search::codes::Codes;
+use std::ops::Range;
+
+/// Rows that are scored in one go.
+const BLOCK: usize = 1024;
+
+/// Scores rows for one query. The caller has checked the ranking.
+pub(super) struct Scorer<'a> {
+    codes: &'a Codes,
+    ranking: Ranking,
+    tables: Tables,
+    /// The norm and the gain for each value of their byte.
+    values: Option<&'a [[f32; 256]; 2]>,
+    /// Squared length of the centred query.
+    own: f32,
+}
+
+impl<'a> Scorer<'a> {
+    pub(super) fn new(
+        codes: &'a Codes,
+        queries: &'a Queries,
+        query: usize,
+        ranking: Ranking,
+    ) -> Self {
+        let values = queries.projections(query);
+        let tables = match ranking {
+            // Signs in place of values: S is then the bits that agree, less those that differ.
+            Ranking::Hamming => {
+                let sign = |v: &f32| if *v > 0.0 { 1.0 } else { -1.0 };
+                Tables::new(&values.iter().map(sign).collect::<Vec<f32>>())
+            }
+            _ => Tables::new(values),
+        };
+        let values = queries.tables.as_deref();
+        Self { codes, ranking, tables, values, own: queries.square_norms[query] }
+    }
+
+    pub(super) fn ranking(&self) -> Ranking {
+        self.ranking
+    }
+
+    pub(super) fn own(&self) -> f32 {
+        self.own
+    }
+
+    /// Scores of the rows in `range`, handed on block by block with the first row's number.
+    pub(super) fn each(&self, range: Range<usize>, mut take: impl FnMut(usize, &[f32])) {
+        let mut scores = [0f32; BLOCK];
+        let mut at = range.start;
+        while at < range.end {
+            let count = BLOCK.min(range.end - at);
+            self.block(at, &mut scores[..count]);
+            take(at, &scores[..count]);
+            at += count;
+        }
+    }
+
+    /// The score of one row.
+    pub(super) fn one(&self, row: usize) -> f32 {
+        let mut score = [0f32];
+        self.block(row, &mut score);
+        score[0]
+    }
+
+    #[inline]
+    fn block(&self, at: usize, scores: &mut [f32]) {
+        let bytes = self.codes.bytes_per_row();
+        self.tables.sums(&self.codes.as_bytes()[at * bytes..][..scores.len() * bytes], scores);
+        match (self.ranking, &self.codes.factors, self.values) {
+            (Ranking::Estimated, Some(factors), Some(values)) => {
+                for (s, (norm, gain)) in scores.iter_mut().zip(factors.from(at)) {
+                    let (norm, gain) = (values[0][norm], values[1][gain]);
+                    *s = norm * norm + self.own - 2.0 * gain * *s;
+                }
+            }
+            (Ranking::Hamming, ..) => {
+                let bits = self.codes.bits() as f32;
+                scores.iter_mut().for_each(|s| *s = (bits - *s) / 2.0);
+            }
+            _ => scores.iter_mut().for_each(|s| *s = -*s),
+        }
+    }
+}
+
+/// For every byte of a code and each of its values: the signed sum of the query's projections.
+struct Tables(Vec<[f32; 256]>);
+
+impl Tables {
+    fn new(values: &[f32]) -> Self {
+        let table = |values: &[f32]| {
+            let mut table = [0f32; 256];
+            // All bits 0 first; then each bit turns its value's sign.
+            table[0] = -values.iter().sum::<f32>();
+            for (bit, value) in values.iter().enumerate() {
+                for low in 0..1 << bit {
+                    table[low | 1 << bit] = table[low] + 2.0 * value;
+                }
+            }
+            table
+        };
+        Self(values.chunks(8).map(table).collect())
+    }
+
+    /// S of each code.
+    fn sums(&self, codes: &[u8], out: &mut [f32]) {
+        match <&[[f32; 256]; 8]>::try_from(&self.0[..]) {
+            // The usual length, unrolled.
+            Ok(t) => {
+                for (s, c) in out.iter_mut().zip(codes.chunks_exact(8)) {
+                    let at = |i: usize| t[i][usize::from(c[i])];
+                    *s = ((at(0) + at(1)) + (at(2) + at(3))) + ((at(4) + at(5)) + (at(6) + at(7)));
+                }
+            }
+            Err(_) => {
+                for (s, code) in out.iter_mut().zip(codes.chunks_exact(self.0.len())) {
+                    let (eights, rest) = code.as_chunks::<8>();
+                    let (tables, others) = self.0.as_chunks::<8>();
+                    let mut parts = [0f32; 8];
+                    for (bytes, tables) in eights.iter().zip(tables) {
+                        for ((part, byte), table) in parts.iter_mut().zip(bytes).zip(tables) {
+                            *part += table[usize::from(*byte)];
+                        }
+                    }
+                    for ((part, byte), table) in parts.iter_mut().zip(rest).zip(others) {
+                        *part += table[usize::from(*byte)];
+                    }
+                    *s = parts.iter().sum();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The compression stage: m rows of a block become q rows with nearly the same Gram matrix.
+//!
+//! Two ways with one interface, [`srht`] and
+//! [`sparse_embedding`]. Both are linear maps Phi, fed one sub-block of p rows
+//! at a time; what is kept is the accumulator Phi Y and the small vector Phi 1, which the
+//! [centring](crate::sketch::centering) needs when the block is complete. Columns never mix, so threads split
+//! columns and the result is the same bytes for any number of them.
+//!
+//! **Block sizes.** A compressed block has a relative error of about 1 / sqrt(q) of its own mass, and the errors of
+//! blocks are independent. So a stream of n rows in blocks of m has an error of about sqrt(m / (n q)) of all mass, which
+//! is large if the stream has few blocks. Unless the caller fixed m, the blocks therefore grow with the stream: a block
+//! that begins after `before` rows has the largest power of two that is at most `before / g` rows (g is [`GROWTH`]), and m at most.
+//! Then the error is about 1 / sqrt(2 g q) at most, for every n. With g = 16 that is as if there were always 32 equal blocks. Blocks of less than two sub-blocks are
+//! not compressed at all. Sizes are a function of the row number alone.
+
+pub(crate) mod sparse_embedding;
+pub(crate) mod srht;
+
+use crate::arch::{Isa, Panel, hadamard, scatter};
+use crate::pool::Pool;
+use crate::sketch::centering::Centering;
+
+/// How rows of a block are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Srht,
+    Sparse,
+}
+
+/// A growing block has at most the rows before it divided by this number.
+const GROWTH: u64 = 16;
+
+/// The block that is being compressed.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    kind: Kind,
+    dim: usize,
+    /// Rows out.
+    pub(crate) q: usize,
+    /// Rows of a sub-block.
+    pub(crate) p: usize,
+    /// Rows in, of this block.
+    pub(crate) m: usize,
+    /// Rows in, of the largest block.
+    pub(crate) largest: usize,
+    /// Whether blocks grow with the row number up to the largest.
+    pub(crate) grows: bool,
+    /// Whether this block is so short that its rows go to the sketch as they are, q at a time.
+    pub(crate) plain: bool,
+    seed: u64,
+    worker: u64,
+    /// Number of this block in the stream: the trial t of the paper.
+    pub(crate) trial: u64,
+    /// Sub-blocks absorbed.
+    pub(crate) done: usize,
+    /// Phi Y, unscaled: q rows once the first sub-block has come.
+    pub(crate) acc: Vec<f32>,
+    /// Phi 1, unscaled.
+    pub(crate) tally: Vec<i64>,
+    /// The sampled rows of the transform, drawn once for each block.
+    sample: Vec<u32>,
+}
+
+/// The randomness of one sub-block, made ready for the kernel.
+enum Plan {
+    Srht { signs: Vec<f32>, picks: Vec<(u32, f32)> },
+    Sparse { buckets: Vec<(u32, f32)> },
+}
+
+impl Block {
+    /// The first block of a stream: every block has m rows.
+    pub(crate) fn new(kind: Kind, dim: usize, q: usize, m: usize, seed: u64, worker: u64) -> Self {
+        Self {
+            kind,
+            dim,
+            q,
+            p: srht::height(q, m),
+            m,
+            largest: m,
+            grows: false,
+            plain: false,
+            seed,
+            worker,
+            trial: 0,
+            done: 0,
+            acc: Vec::new(),
+            tally: vec![0; q],
+            sample: Vec::new(),
+        }
+    }
+
+    /// The first block of a stream whose blocks grow up to m rows.
+    pub(crate) fn growing(self) -> Self {
+        let mut block = Self { grows: true, ..self };
+        block.begin(0);
+        block
+    }
+
+    /// Sets the size of the block that begins after `before` rows.
+    pub(crate) fn begin(&mut self, before: u64) {
+        self.m = self.rows_at(before).unwrap_or(0);
+        self.plain = self.m == 0;
+    }
+
+    /// Rows of the block that begins after `before` rows; `None` if it is too short to be compressed.
+    fn rows_at(&self, before: u64) -> Option<usize> {
+        if !self.grows {
+            return Some(self.largest);
+        }
+        let most = (before / GROWTH).min(self.largest as u64) as usize;
+        (most >= 2 * self.p).then(|| 1 << most.ilog2())
+    }
+
+    /// How many blocks from the one that begins after `before` rows have the same size, up to `most`.
+    pub(crate) fn equal_blocks(&self, before: u64, most: usize) -> usize {
+        let same = |i: &usize| self.rows_at(before + (i * self.m) as u64) == Some(self.m);
+        (0..most).take_while(same).count()
+    }
+
+    /// Sub-blocks that are still to come.
+    pub(crate) fn remaining(&self) -> usize {
+        self.m / self.p - self.done
+    }
+
+    /// Absorbs whole sub-blocks of rows, cut for so many threads of the pool; the rows of the last one from `live` on
+    /// are padding of zeros. Raw rows have the centring's reference still to be subtracted. Returns the largest
+    /// magnitude seen, as bits.
+    pub(crate) fn absorb(
+        &mut self,
+        (pool, threads): (&Pool, usize),
+        rows: &[f32],
+        live: usize,
+        raw: bool,
+        centering: &mut Centering,
+    ) -> u32 {
+        let (dim, p) = (self.dim, self.p);
+        let zero = if raw { Vec::new() } else { vec![0f32; dim] };
+        let Centering { reference, sum, rows: absorbed, .. } = centering;
+        let reference = if raw { &reference[..] } else { &zero };
+        let count = rows.len() / (p * dim);
+        *absorbed += ((count - 1) * p + live) as u64;
+        let plans = self.plan(count, live);
+        self.acc.resize(self.q * dim, 0.0);
+        let width = panel_width(self.kind, dim, p, threads);
+        let panels = columns(&mut self.acc, dim, width, sum);
+        let largest = std::sync::atomic::AtomicU32::new(0);
+        let isa = Isa::detect();
+        pool.each(panels.into_iter().enumerate().collect(), |(n, (mut acc, sum))| {
+            let from = n * width;
+            let reference = &reference[from..from + sum.len()];
+            let mut scratch = vec![0f32; p * hadamard::STRIP];
+            let mut seen = 0;
+            for (rows, plan) in rows.chunks_exact(p * dim).zip(&plans) {
+                let rows = Panel::new(rows, dim, from, sum.len());
+                seen = seen.max(match plan {
+                    Plan::Srht { signs, picks } => {
+                        let job = hadamard::SubBlock { rows, reference, signs, picks };
+                        hadamard::sub_block(isa, job, &mut acc, sum, &mut scratch)
+                    }
+                    Plan::Sparse { buckets } => {
+                        let job = scatter::SubBlock { rows, reference, buckets };
+                        scatter::sub_block(isa, job, &mut acc, sum)
+                    }
+                });
+            }
+            largest.fetch_max(seen, std::sync::atomic::Ordering::Relaxed);
+        });
+        self.done += count;
+        largest.into_inner()
+    }
+
+    /// Draws the randomness of the next `count` sub-blocks and adds to Phi 1.
+    fn plan(&mut self, count: usize, live: usize) -> Vec<Plan> {
+        let (p, seed, worker) = (self.p, self.seed, self.worker);
+        if self.kind == Kind::Srht && (self.done == 0 || self.sample.is_empty()) {
+            self.sample = srht::sample(seed, worker, self.trial, self.q, self.m);
+        }
+        let mut plans = Vec::with_capacity(count);
+        for b in self.done..self.done + count {
+            let live = if b + 1 == self.done + count { live } else { p };
+            // No two sub-blocks of a stream have the same number, since no block has more than the largest.
+            let index = self.trial * (self.largest / p) as u64 + b as u64;
+            plans.push(match self.kind {
+                Kind::Srht => {
+                    let signs = srht::signs(seed, worker, index, p);
+                    let picks = srht::picks(&self.sample, b as u32, p);
+                    srht::tally(&mut self.tally, &signs, &picks, live);
+                    Plan::Srht { signs, picks }
+                }
+                Kind::Sparse => {
+                    let buckets = sparse_embedding::buckets(seed, worker, index, p, self.q);
+                    for &(h, s) in &buckets[..live] {
+                        self.tally[h as usize] += s as i64;
+                    }
+                    Plan::Sparse { buckets }
+                }
+            });
+        }
+        plans
+    }
+
+    /// Ends the block: scales and centres the q compressed rows, hands them to `take`, and starts the
+    /// next block.
+    pub(crate) fn close(&mut self, shift: &[f32], take: impl FnOnce(&[f32])) {
+        let scale = match self.kind {
+            Kind::Srht => 1.0 / (self.q as f32).sqrt(),
+            Kind::Sparse => 1.0,
+        };
+        for (row, &t) in self.acc.chunks_exact_mut(self.dim).zip(&self.tally) {
+            let t = t as f32;
+            for (x, s) in row.iter_mut().zip(shift) {
+                *x = (*x - t * s) * scale;
+            }
+        }
+        take(&self.acc);
+        self.clear();
+        self.trial += 1;
+    }
+
+    /// Forgets the rows of the block.
+    pub(crate) fn clear(&mut self) {
+        self.acc.fill(0.0);
+        self.tally.fill(0);
+        self.done = 0;
+    }
+
+    /// An empty block of the same stream, in memory that holds zeros or nothing.
+    pub(crate) fn another(&self, acc: Vec<f32>) -> Self {
+        Self { done: 0, acc, tally: vec![0; self.q], sample: Vec::new(), ..*self }
+    }
+}
+
+/// Columns that one task works on. The SRHT's sub-blocks want to stay in the caches, but narrow panels of wide rows
+/// are slow to read (a megabyte was best); the sparse embedding wants whole rows: on rows of
+/// moderate width one thread keeps up with memory, and two that read half of every row each were slower.
+fn panel_width(kind: Kind, dim: usize, p: usize, threads: usize) -> usize {
+    let threads = if kind == Kind::Sparse && dim < 4096 { 1 } else { threads };
+    let cached = match kind {
+        Kind::Srht => (262_144 / p).max(64),
+        Kind::Sparse => dim,
+    };
+    let panels = dim.div_ceil(cached).next_multiple_of(threads);
+    dim.div_ceil(panels).next_multiple_of(64)
+}
+
+/// Rows of the accumulator and the sums, cut into panels of `width` columns.
+fn columns<'a>(
+    acc: &'a mut [f32],
+    dim: usize,
+    width: usize,
+    sum: &'a mut [f64],
+) -> Vec<(Vec<&'a mut [f32]>, &'a mut [f64])> {
+    let mut panels: Vec<(Vec<_>, _)> = sum.chunks_mut(width).map(|sum| (Vec::new(), sum)).collect();
+    for row in acc.chunks_exact_mut(dim) {
+        for (panel, part) in panels.iter_mut().zip(row.chunks_mut(width)) {
+            panel.0.push(part);
+        }
+    }
+    panels
+}
+
+#[cfg(test)]
+mod tests;

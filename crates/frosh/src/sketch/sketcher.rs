@@ -1,0 +1,509 @@
+//! The learner: takes batches of rows of any size and keeps a sketch of their centred scatter.
+//!
+//! **Algorithm 1** is centring, compression, frequent directions, for every block of m rows. FROSH and
+//! OSH are this one pipeline with the compression stage on or off; LSH keeps only the mean.
+//!
+//! **Where we differ.** Blocks begin at fixed row numbers, not where batches end, so the cut into
+//! batches changes nothing. Unless the caller sets their size, the first blocks are small and grow with the row number
+//! ([`compression`](crate::sketch::compression)). A sub-block is compressed when the first row after it arrives, and a full
+//! buffer shrinks when the next block begins; so the state is a function of the rows seen, and as little
+//! as possible has been thrown away when somebody asks. Rows of an unfinished block take part in what
+//! is asked for: as they are if none of the block was compressed yet, else as a block padded with zeros.
+//!
+//! **Cost.** O(n d log l + n d l^2 / m) time; 2 l d floats, the shrink's work space and the reservoir,
+//! whatever n is. The shrink of one block runs beside the compression of the next where there are
+//! threads.
+//!
+//! ```
+//! use frosh::{Config, Rows, Sketcher};
+//! let data: Vec<f32> = (0..4000).map(|i| ((i * i) % 97) as f32).collect();
+//! let mut sketcher = Sketcher::new(Config::new(20).seed(7))?;
+//! for batch in data.chunks(20 * 64) {
+//!     sketcher.push(Rows::new(batch, 20)?)?;
+//! }
+//! let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&data, 20)?)?;
+//! assert_eq!((codes.len(), codes.bits()), (200, 16));
+//! # Ok::<(), frosh::Error>(())
+//! ```
+
+use crate::arch;
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::random::priority;
+use crate::rows::{self, Element, LIMIT, Metric, Rows};
+use crate::sketch::Sketch;
+use crate::sketch::blocks;
+use crate::sketch::centering::Centering;
+use crate::sketch::compression::{Block, Kind};
+use crate::sketch::config::{Config, Method};
+use crate::sketch::frequent_directions::FrequentDirections;
+use crate::sketch::reservoir::{self, Reservoir};
+
+/// Rows that LSH takes the mean of at once, and values that they may have together: rows are looked at twice, the
+/// second time in cache.
+const LSH_BLOCK: usize = 64;
+const LSH_VALUES: usize = 1 << 16;
+/// Values below which one thread converts a batch faster than several.
+const SMALL: usize = 1 << 16;
+
+/// Learns from a stream of rows: takes batches of any size and keeps a sketch of their centred scatter in
+/// memory that does not grow with the stream. The cut into batches and the number of threads change nothing.
+#[derive(Clone, Debug)]
+pub struct Sketcher {
+    pub(crate) config: Config,
+    pub(crate) pool: Pool,
+    pub(crate) centering: Centering,
+    /// The compression stage; none for OSH and LSH.
+    pub(crate) block: Option<Block>,
+    pub(crate) directions: FrequentDirections,
+    /// Rows of the block that wait for more, relative to the centring's reference.
+    pub(crate) buffer: Vec<f32>,
+    pub(crate) waiting: usize,
+    pub(crate) reservoir: Reservoir,
+    pub(crate) rows: u64,
+    pub(crate) note: String,
+}
+
+impl Sketcher {
+    /// A learner that has seen nothing.
+    pub fn new(config: Config) -> Result<Self> {
+        let m = config.resolved_block_rows()?;
+        let pool = Pool::new(config.threads)?;
+        let (dim, l) = (config.dim, config.sketch_rows);
+        let kind = match config.method {
+            Method::Frosh => Some(Kind::Srht),
+            Method::FroshSparse => Some(Kind::Sparse),
+            Method::Osh | Method::Lsh => None,
+        };
+        let block = kind.map(|kind| {
+            let block = Block::new(kind, dim, l / 2, m, config.seed, config.worker);
+            if config.block_rows.is_none() { block.growing() } else { block }
+        });
+        let capacity = if config.method == Method::Lsh { 2 } else { l };
+        Ok(Self {
+            centering: Centering::new(dim),
+            block,
+            directions: FrequentDirections::new(dim, capacity, config.shrink_index),
+            buffer: Vec::new(),
+            waiting: 0,
+            reservoir: Reservoir::new(dim, reservoir::capped(config.reservoir_rows, dim)),
+            rows: 0,
+            note: String::new(),
+            config: Config { block_rows: Some(m), ..config },
+            pool,
+        })
+    }
+
+    /// Rows seen.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Values per row.
+    pub fn dim(&self) -> usize {
+        self.config.dim
+    }
+
+    /// Rows l of the sketch.
+    pub fn sketch_rows(&self) -> usize {
+        self.config.sketch_rows
+    }
+
+    /// Rows m of a block that is compressed at once; the first blocks may be smaller.
+    pub fn block_rows(&self) -> usize {
+        self.config.block_rows.unwrap_or(0)
+    }
+
+    /// A text of the caller's that is saved with the state: where in its input the stream stands, say.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    /// Sets the note.
+    pub fn set_note(&mut self, note: impl Into<String>) {
+        self.note = note.into();
+    }
+
+    /// Goes on with another number of threads, which files do not remember; 0 is one for every core.
+    pub fn set_threads(&mut self, threads: usize) -> Result<()> {
+        self.pool = Pool::new(threads)?;
+        self.config.threads = threads;
+        Ok(())
+    }
+
+    /// Heap bytes in use.
+    pub fn bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |b| b.acc.len() * 4 + b.tally.len() * 8);
+        let dim = self.config.dim;
+        self.buffer.len() * 4 + block + self.directions.bytes() + self.reservoir.bytes() + dim * 24
+    }
+
+    /// Learns from a batch. After a refused row, the rows before it count and nothing after it does.
+    pub fn push<T: Element>(&mut self, batch: Rows<'_, T>) -> Result<()> {
+        let dim = self.config.dim;
+        if batch.dim() != dim {
+            return Err(Error::Dimension { expected: dim, got: batch.dim() });
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if self.rows == 0 {
+            self.start(batch.row(0))?;
+        }
+        self.buffer.resize(self.pending_capacity() * dim, 0.0);
+        let first = self.rows;
+        let result = if batch.as_slice().len() < SMALL && self.waiting + batch.len() <= self.limit()
+        {
+            // The rows only wait: not worth waking a thread.
+            self.take(&batch)
+        } else {
+            // Inside the pool from the start, so that no step has to wake it.
+            let pool = self.pool.clone();
+            pool.enter(|| self.take(&batch))
+        };
+        self.sample(first, &batch);
+        result
+    }
+
+    /// Takes the rows of a batch, up to the first bad one.
+    fn take<T: Element>(&mut self, batch: &Rows<'_, T>) -> Result<()> {
+        let mut at = 0;
+        while at < batch.len() {
+            let rest = batch.slice(at..batch.len());
+            let taken = match T::as_f32(rest.as_slice()) {
+                Some(values) if self.waiting == 0 && self.config.metric == Metric::L2 => {
+                    match self.take_blocks(values) {
+                        0 => self.take_directly(values),
+                        taken => Ok(taken),
+                    }
+                }
+                _ => Ok(0),
+            };
+            let taken = match taken {
+                Ok(0) => self.take_pending(&rest),
+                other => other,
+            };
+            at += taken.map_err(|e| e.shift_row(at))?;
+        }
+        Ok(())
+    }
+
+    /// What was learned up to here. The stream goes on as if nobody had asked.
+    pub fn sketch(&self) -> Sketch {
+        self.clone().finish()
+    }
+
+    /// Ends the stream.
+    pub fn finish(mut self) -> Sketch {
+        self.flush();
+        Sketch {
+            dim: self.config.dim,
+            method: self.config.method,
+            metric: self.config.metric,
+            seed: self.config.seed,
+            workers: vec![self.config.worker],
+            block_rows: self.config.block_rows.unwrap_or(0),
+            rows: self.rows,
+            compressed: self.block.is_some_and(|block| block.trial > 0),
+            mean: self.centering.mean,
+            directions: self.directions,
+            reservoir: self.reservoir,
+        }
+    }
+
+    /// The first row of the stream becomes the reference and the reservoir's origin.
+    fn start<T: Element>(&mut self, row: &[T]) -> Result<()> {
+        let zero = vec![0.0; self.config.dim];
+        let mut first = zero.clone();
+        rows::load(row, 0, self.config.metric, &zero, &mut first)?;
+        self.reservoir.origin.copy_from_slice(&first);
+        self.centering.reference = first;
+        Ok(())
+    }
+
+    /// Most rows that ever wait.
+    pub(crate) fn pending_capacity(&self) -> usize {
+        match (&self.block, self.config.method) {
+            (Some(block), _) => block.p.max(block.q),
+            (None, Method::Lsh) => (LSH_VALUES / self.config.dim).clamp(4, LSH_BLOCK),
+            (None, _) => self.config.sketch_rows / 2,
+        }
+    }
+
+    /// The compression stage, if the current block goes through it.
+    fn compression(&self) -> Option<&Block> {
+        self.block.as_ref().filter(|block| !block.plain)
+    }
+
+    /// Rows that may wait before the front of them must be used.
+    fn limit(&self) -> usize {
+        match &self.block {
+            Some(block) if block.plain => block.q,
+            Some(block) if block.done > 0 => block.p,
+            // Until there are more than q rows, the block may still end as it is.
+            _ => self.pending_capacity(),
+        }
+    }
+
+    /// Uses whole blocks side by side, from where they lie, if there are enough of them. Returns the rows used.
+    fn take_blocks(&mut self, values: &[f32]) -> usize {
+        let Self { block: Some(block), directions, centering, pool, .. } = self else { return 0 };
+        if block.plain || block.done > 0 {
+            return 0;
+        }
+        // A row follows the last block.
+        let m = block.m;
+        let blocks = block.equal_blocks(centering.before, (values.len() / self.config.dim - 1) / m);
+        if !blocks::pays(pool, blocks) {
+            return 0;
+        }
+        let taken = blocks::take(pool, values, blocks, block, centering, directions) * m;
+        self.rows += taken as u64;
+        taken
+    }
+
+    /// Uses as many whole sub-blocks as there are, from where they lie. Returns the rows used.
+    fn take_directly(&mut self, values: &[f32]) -> Result<usize> {
+        let dim = self.config.dim;
+        let available = values.len() / dim;
+        let limit = self.limit();
+        if available <= limit {
+            return Ok(0);
+        }
+        let unit = self.compression().map_or(limit, |block| block.p);
+        // The first sub-block of a block needs a longer look-ahead than those after it.
+        let mut count = 1 + (available - unit).saturating_sub(1) / unit;
+        count = count.min(self.compression().map_or(1, Block::remaining));
+        // A block begins because enough rows have come, and a sub-block is used because a row follows
+        // it. So those rows must be good before anything happens; a shrink could not be undone. On one thread it comes
+        // after the rows that are used, which are then known to be good.
+        let mut begins =
+            if self.compression().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
+        if self.pool.threads() == 1 && begins <= count * unit {
+            begins = 0;
+        }
+        let used = &values[..count * unit * dim];
+        let next = &values[count * unit * dim..][..dim];
+        let fine = kernels::usable(next) && kernels::usable(&values[..begins * dim]);
+        if fine && self.use_rows(used) {
+            self.rows += (count * unit) as u64;
+            return Ok(count * unit);
+        }
+        // Nothing has changed. Take the rows before the first bad one, then refuse that.
+        let suspects = Rows::new(&values[..(count * unit + 1).max(begins) * dim], dim)?;
+        match rows::check(&suspects) {
+            Err(error @ (Error::NotFinite { row, .. } | Error::TooLarge { row, .. })) => {
+                self.take(&suspects.slice(0..row))?;
+                Err(error)
+            }
+            other => other.map(|()| 0),
+        }
+    }
+
+    /// Feeds whole sub-blocks of raw rows to the next stage, or changes nothing if one is bad.
+    fn use_rows(&mut self, values: &[f32]) -> bool {
+        let Some(block) = self.block.as_mut().filter(|block| !block.plain) else {
+            if !kernels::usable(values) {
+                return false;
+            }
+            self.use_uncompressed(values, true);
+            return true;
+        };
+        // No rows wait, so the buffer is free to remember what a bad row would spoil. A block that begins is empty.
+        let (done, spoilt) = (block.done, block.acc.len());
+        if done > 0 {
+            self.buffer[..spoilt].copy_from_slice(&block.acc);
+        }
+        let before = (block.tally.clone(), self.centering.sum.clone(), self.centering.rows);
+        if self.compress(values, usize::MAX, true) <= LIMIT.to_bits() {
+            self.end_block_if_full();
+            return true;
+        }
+        if let Some(block) = &mut self.block {
+            match done {
+                0 => block.acc.fill(0.0),
+                _ => block.acc.copy_from_slice(&self.buffer[..spoilt]),
+            }
+            (block.tally, self.centering.sum, self.centering.rows) = before;
+            block.done = done;
+        }
+        false
+    }
+
+    /// Compresses whole sub-blocks; beside it, or after it on one thread, shrinks the sketch if this block will need room.
+    fn compress(&mut self, values: &[f32], live: usize, raw: bool) -> u32 {
+        let Self { block, directions, centering, pool, .. } = self;
+        let Some(block) = block else { return 0 };
+        let live = live.min(block.p);
+        let shrinks = block.done == 0 && directions.is_short_of(block.q);
+        let mut absorb = || block.absorb((&*pool, pool.threads()), values, live, raw, centering);
+        if shrinks && pool.threads() > 1 {
+            return pool.join(|| directions.shrink(pool), absorb).1;
+        }
+        let largest = absorb();
+        if shrinks && largest <= LIMIT.to_bits() {
+            directions.shrink(pool);
+        }
+        largest
+    }
+
+    fn end_block_if_full(&mut self) {
+        if self.compression().is_some_and(|block| block.remaining() == 0) {
+            self.end_block();
+        }
+    }
+
+    /// The compressed rows join the sketch.
+    fn end_block(&mut self) {
+        let shift = self.centering.shift();
+        let Self { block, directions, pool, .. } = self;
+        if let Some(block) = block {
+            block.close(&shift, |rows| directions.append(pool, rows));
+        }
+        self.begin_block();
+    }
+
+    /// The rows of the block join the mean, and the next block begins.
+    fn begin_block(&mut self) {
+        self.centering.close();
+        if let Some(block) = &mut self.block {
+            block.begin(self.centering.before);
+        }
+    }
+
+    /// A block that is not compressed: OSH's, LSH's (of which only the mean stays), or a short last one.
+    fn use_uncompressed(&mut self, values: &[f32], raw: bool) {
+        let dim = self.config.dim;
+        let zero = vec![0f32; dim];
+        let reference = if raw { self.centering.reference.clone() } else { zero };
+        column_sums(&self.pool, values, &reference, &mut self.centering.sum);
+        self.centering.rows += (values.len() / dim) as u64;
+        if self.config.method != Method::Lsh {
+            let shift = self.centering.shift();
+            self.directions.append_minus(&self.pool, values, &[&reference, &shift]);
+        }
+        self.begin_block();
+    }
+
+    /// Puts rows into the waiting room, after making room in it. Returns how many.
+    fn take_pending<T: Element>(&mut self, rest: &Rows<'_, T>) -> Result<usize> {
+        let dim = self.config.dim;
+        if self.waiting == self.limit() {
+            // The front is used because a row follows it; so that row must be good.
+            rows::check(&rest.slice(0..1))?;
+            self.use_pending();
+        }
+        let count = (self.limit() - self.waiting).min(rest.len());
+        let batch = rest.slice(0..count);
+        let room = &mut self.buffer[self.waiting * dim..][..count * dim];
+        let (metric, reference) = (self.config.metric, &self.centering.reference[..]);
+        let loaded = load_all(&self.pool, &batch, metric, reference, room);
+        let good = match &loaded {
+            Ok(()) => count,
+            Err(Error::NotFinite { row, .. } | Error::TooLarge { row, .. }) => *row,
+            Err(_) => 0,
+        };
+        self.waiting += good;
+        self.rows += good as u64;
+        loaded.map(|()| count)
+    }
+
+    /// Uses the front of the waiting rows.
+    fn use_pending(&mut self) {
+        let dim = self.config.dim;
+        let unit = self.compression().map_or(self.waiting, |block| block.p);
+        let buffer = std::mem::take(&mut self.buffer);
+        if self.compression().is_some() {
+            self.compress(&buffer[..unit * dim], usize::MAX, false);
+            self.end_block_if_full();
+        } else {
+            self.use_uncompressed(&buffer[..unit * dim], false);
+        }
+        self.buffer = buffer;
+        // Rows after the front were read against the same reference unless the block ended; and it
+        // cannot end while more than one sub-block of rows waits.
+        self.buffer.copy_within(unit * dim..self.waiting * dim, 0);
+        self.waiting -= unit;
+    }
+
+    /// Brings the rows of an unfinished block into the sketch.
+    fn flush(&mut self) {
+        let dim = self.config.dim;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        if self.block.as_ref().is_none_or(|block| block.done == 0) {
+            if self.waiting > 0 {
+                self.use_uncompressed(&buffer[..self.waiting * dim], false);
+            }
+        } else {
+            let p = self.block.as_ref().map_or(0, |block| block.p);
+            if self.waiting > 0 {
+                buffer.resize(p * dim, 0.0);
+                buffer[self.waiting * dim..].fill(0.0);
+                self.compress(&buffer[..p * dim], self.waiting, false);
+            }
+            self.end_block();
+        }
+        self.waiting = 0;
+        self.buffer = buffer;
+    }
+
+    /// Offers the rows of the batch that were taken to the reservoir; `first` is the number of its first
+    /// row in the stream.
+    fn sample<T: Element>(&mut self, first: u64, batch: &Rows<'_, T>) {
+        let (seed, worker, metric) = (self.config.seed, self.config.worker, self.config.metric);
+        let origin = std::mem::take(&mut self.reservoir.origin);
+        let keys = (first..self.rows).map(|number| priority(seed, worker, number));
+        self.reservoir.offer(keys, |i, row| {
+            // Every row offered was checked when it was taken.
+            let _ = rows::load(batch.row(i), i, metric, &origin, row);
+        });
+        self.reservoir.origin = origin;
+    }
+}
+
+/// Loads rows into `out`, on all threads where it pays; the first bad row is the error.
+fn load_all<T: Element>(
+    pool: &Pool,
+    batch: &Rows<'_, T>,
+    metric: Metric,
+    reference: &[f32],
+    out: &mut [f32],
+) -> Result<()> {
+    let dim = batch.dim();
+    let parts = if out.len() < SMALL { 1 } else { pool.threads() };
+    let rows_each = batch.len().div_ceil(parts).max(1);
+    let mut results: Vec<Result<()>> = (0..parts).map(|_| Ok(())).collect();
+    let jobs = results.iter_mut().zip(out.chunks_mut(rows_each * dim)).enumerate().collect();
+    pool.each(jobs, |(part, (result, out))| {
+        let first = part * rows_each;
+        *result = out.chunks_exact_mut(dim).enumerate().try_for_each(|(i, to)| {
+            rows::load(batch.row(first + i), first + i, metric, reference, to)
+        });
+    });
+    results.into_iter().collect()
+}
+
+/// Adds the column sums of `values - reference` to `sum`.
+fn column_sums(pool: &Pool, values: &[f32], reference: &[f32], sum: &mut [f64]) {
+    const WIDTH: usize = 512;
+    let dim = sum.len();
+    let strips: Vec<_> = sum.chunks_mut(WIDTH).enumerate().collect();
+    let work = |(n, sum): (usize, &mut [f64])| {
+        let columns = n * WIDTH..n * WIDTH + sum.len();
+        let reference = &reference[columns.clone()];
+        let mut sums = [0f32; WIDTH];
+        for row in values.chunks_exact(dim) {
+            for ((s, x), r) in sums.iter_mut().zip(&row[columns.clone()]).zip(reference) {
+                *s += x - r;
+            }
+        }
+        for (total, s) in sum.iter_mut().zip(&sums) {
+            *total += f64::from(*s);
+        }
+    };
+    if values.len() < SMALL {
+        strips.into_iter().for_each(work);
+    } else {
+        pool.each(strips, work);
+    }
+}

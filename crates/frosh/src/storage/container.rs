@@ -1,0 +1,358 @@
+//! The container of all files: [safetensors](https://huggingface.co/docs/safetensors), so that any
+//! language can open them.
+//!
+//! Tensors are found by name; facts stand as strings in the metadata. Three facts are in every file:
+//! `format` (what it is), `version` (of that format), and `checksum` (XXH3 of the other facts and all
+//! tensor bytes). Numbers are little-endian. The same content gives the same bytes.
+//!
+//! Reading checks the version first, then lengths (before anything is allocated for them), the
+//! checksum, the names and shapes, and that every float is finite. Writing goes to a temporary file
+//! beside the target, which is synced and renamed: a file is there whole or not at all.
+
+use crate::error::{Error, Result};
+use crate::storage::atomic_file::AtomicFile;
+use half::f16;
+use safetensors::{Dtype, SafeTensors};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::str::FromStr;
+use xxhash_rust::xxh3::Xxh3;
+
+/// The version written, and the newest that is read.
+const VERSION: u32 = 1;
+/// The longest header of a file that is looked at; safetensors' own limit.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// A kind of content that has a file format.
+pub(crate) trait Saved: Sized {
+    /// Name of the format.
+    const FORMAT: &'static str;
+    /// Puts the parts into a file.
+    fn write<'a>(&'a self, file: &mut Writer<'a>);
+    /// Makes it again from its parts.
+    fn read(file: &Reader<'_>) -> Result<Self>;
+}
+
+/// Gathers the parts of a file.
+#[derive(Default)]
+pub(crate) struct Writer<'a> {
+    facts: BTreeMap<&'static str, String>,
+    tensors: Vec<Tensor<'a>>,
+}
+
+/// Name, type, shape, bytes.
+type Tensor<'a> = (&'static str, &'static str, Vec<usize>, Cow<'a, [u8]>);
+
+/// The values' bytes, least significant first.
+pub(crate) fn little_endian<T: bytemuck::Pod>(values: &[T]) -> Cow<'_, [u8]> {
+    let mut bytes = Cow::Borrowed(bytemuck::cast_slice::<T, u8>(values));
+    if cfg!(target_endian = "big") {
+        bytes.to_mut().chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
+    }
+    bytes
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn fact(&mut self, name: &'static str, value: impl Display) {
+        self.facts.insert(name, value.to_string());
+    }
+
+    fn tensor<T: bytemuck::Pod>(
+        &mut self,
+        name: &'static str,
+        dtype: &'static str,
+        shape: &[usize],
+        values: &[T],
+    ) {
+        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+        let bytes = little_endian(values).into_owned();
+        self.tensors.push((name, dtype, shape.to_vec(), bytes.into()));
+    }
+
+    pub(crate) fn f32s(&mut self, name: &'static str, shape: &[usize], values: &[f32]) {
+        self.tensor(name, "F32", shape, values);
+    }
+    pub(crate) fn f64s(&mut self, name: &'static str, shape: &[usize], values: &[f64]) {
+        self.tensor(name, "F64", shape, values);
+    }
+    pub(crate) fn f16s(&mut self, name: &'static str, shape: &[usize], values: &[f16]) {
+        self.tensor(name, "F16", shape, values);
+    }
+    pub(crate) fn u64s(&mut self, name: &'static str, values: &[u64]) {
+        self.tensor(name, "U64", &[values.len()], values);
+    }
+    pub(crate) fn i64s(&mut self, name: &'static str, values: &[i64]) {
+        self.tensor(name, "I64", &[values.len()], values);
+    }
+    /// These are not copied: codes may be most of the memory.
+    pub(crate) fn u8s(&mut self, name: &'static str, shape: &[usize], values: &'a [u8]) {
+        debug_assert_eq!(shape.iter().product::<usize>(), values.len());
+        self.tensors.push((name, "U8", shape.to_vec(), values.into()));
+    }
+
+    /// The pieces of the file, one after the other: the header, and each tensor.
+    fn finish(mut self, format: &str) -> Vec<Cow<'a, [u8]>> {
+        self.facts.insert("format", format.to_owned());
+        self.facts.insert("version", VERSION.to_string());
+        let facts = self.facts.iter().map(|(k, v)| (*k, v.as_str()));
+        let sum = checksum(facts, self.tensors.iter().map(|t| &t.3[..]));
+        self.facts.insert("checksum", sum);
+        // Keys in the order of their names, written here: a JSON library may be built to keep another.
+        let mut entries =
+            BTreeMap::from([("__metadata__", serde_json::json!(self.facts).to_string())]);
+        let mut at = 0;
+        for (name, dtype, shape, bytes) in &self.tensors {
+            let end = at + bytes.len();
+            let shape = serde_json::json!(shape);
+            let entry =
+                format!(r#"{{"data_offsets":[{at},{end}],"dtype":"{dtype}","shape":{shape}}}"#);
+            entries.insert(name, entry);
+            at = end;
+        }
+        let entries: Vec<String> =
+            entries.iter().map(|(name, entry)| format!(r#""{name}":{entry}"#)).collect();
+        let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let length = (header.len() as u64).to_le_bytes();
+        let header: Cow<'a, [u8]> = [&length[..], &header].concat().into();
+        std::iter::once(header).chain(self.tensors.into_iter().map(|t| t.3)).collect()
+    }
+}
+
+/// XXH3 of facts in the order of their names, then of tensors in the order of the file.
+fn checksum<'a>(
+    facts: impl Iterator<Item = (&'a str, &'a str)>,
+    tensors: impl Iterator<Item = &'a [u8]>,
+) -> String {
+    let mut hash = Xxh3::new();
+    for (name, value) in facts {
+        hash.update(name.as_bytes());
+        hash.update(&[0]);
+        hash.update(value.as_bytes());
+        hash.update(&[0]);
+    }
+    tensors.for_each(|bytes| hash.update(bytes));
+    format!("xxh3:{:016x}", hash.digest())
+}
+
+/// The parts of a file that was checked.
+pub(crate) struct Reader<'a> {
+    facts: BTreeMap<String, String>,
+    tensors: SafeTensors<'a>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], format: &str) -> Result<Self> {
+        let damaged = |e| Error::file(format!("not a frosh file, or cut short or damaged ({e})"));
+        let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
+        let facts: BTreeMap<String, String> =
+            metadata.metadata().clone().unwrap_or_default().into_iter().collect();
+        let got = facts.get("format").map_or("none", String::as_str);
+        if got != format {
+            let why =
+                format!("holds format {got:?}, but {format:?} is needed: is it another file?");
+            return Err(Error::file(why));
+        }
+        let version = facts.get("version").and_then(|v| v.parse::<u32>().ok());
+        match version {
+            Some(1..=VERSION) => {}
+            Some(later) if later > VERSION => {
+                return Err(Error::file(format!(
+                    "is of version {later} of {format:?}, and this frosh reads up to version \
+                     {VERSION}: use a newer frosh"
+                )));
+            }
+            _ => return Err(Error::file("has no valid version: it is damaged")),
+        }
+        let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
+        let others = facts.iter().filter(|f| f.0 != "checksum").map(|(k, v)| (&k[..], &v[..]));
+        // Tensor bytes are contiguous after the header: deserialize has checked that.
+        let sum = checksum(others, std::iter::once(&bytes[8 + header..]));
+        if facts.get("checksum") != Some(&sum) {
+            let why =
+                "its checksum does not fit its content: it is damaged, make or fetch it again";
+            return Err(Error::file(why));
+        }
+        Ok(Self { facts, tensors })
+    }
+
+    /// A fact that may be missing.
+    pub(crate) fn optional(&self, name: &str) -> Option<&str> {
+        self.facts.get(name).map(String::as_str)
+    }
+
+    /// The length of a tensor's last axis, where there is such a tensor with axes.
+    pub(crate) fn width(&self, name: &str) -> Option<usize> {
+        self.tensors.tensor(name).ok()?.shape().last().copied()
+    }
+
+    /// Whether there is such a tensor.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tensors.names().contains(&name)
+    }
+
+    /// A fact, parsed.
+    pub(crate) fn fact<T: FromStr>(&self, name: &str) -> Result<T> {
+        self.fact_by(name, |text| text.parse().ok())
+    }
+
+    /// A fact, parsed in its own way.
+    pub(crate) fn fact_by<T>(
+        &self,
+        name: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T> {
+        let text = self.facts.get(name).map_or("nothing", String::as_str);
+        parse(text).ok_or_else(|| Error::file(format!("{name} is {text:?}, which has no meaning")))
+    }
+
+    /// A tensor of this shape; `None` in the shape stands for any length.
+    fn tensor<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        dtype: Dtype,
+        shape: &[Option<usize>],
+    ) -> Result<Vec<T>> {
+        let missing = |_| Error::file(format!("has no tensor {name:?}"));
+        let view = self.tensors.tensor(name).map_err(missing)?;
+        let fits = view.shape().len() == shape.len()
+            && view.shape().iter().zip(shape).all(|(got, want)| want.is_none_or(|w| w == *got));
+        if view.dtype() != dtype || !fits {
+            let want: Vec<String> =
+                shape.iter().map(|s| s.map_or("any".into(), |s| s.to_string())).collect();
+            return Err(Error::file(format!(
+                "tensor {name:?} is {:?} of shape {:?}, expected {dtype:?} of shape [{}]",
+                view.dtype(),
+                view.shape(),
+                want.join(", ")
+            )));
+        }
+        let mut values = vec![T::zeroed(); view.data().len() / size_of::<T>()];
+        bytemuck::cast_slice_mut(&mut values).copy_from_slice(view.data());
+        if cfg!(target_endian = "big") {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+            bytes.chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
+        }
+        Ok(values)
+    }
+
+    pub(crate) fn f32s(&self, name: &str, shape: &[Option<usize>]) -> Result<Vec<f32>> {
+        let values = self.tensor(name, Dtype::F32, shape)?;
+        finite(name, &values, |x: &f32| x.is_finite())?;
+        Ok(values)
+    }
+    pub(crate) fn f64s(&self, name: &str, shape: &[Option<usize>]) -> Result<Vec<f64>> {
+        let values = self.tensor(name, Dtype::F64, shape)?;
+        finite(name, &values, |x: &f64| x.is_finite())?;
+        Ok(values)
+    }
+    pub(crate) fn f16s(&self, name: &str, shape: &[Option<usize>]) -> Result<Vec<f16>> {
+        let values = self.tensor(name, Dtype::F16, shape)?;
+        finite(name, &values, |x: &f16| x.is_finite())?;
+        Ok(values)
+    }
+    pub(crate) fn u64s(&self, name: &str) -> Result<Vec<u64>> {
+        self.tensor(name, Dtype::U64, &[None])
+    }
+    pub(crate) fn i64s(&self, name: &str, len: usize) -> Result<Vec<i64>> {
+        self.tensor(name, Dtype::I64, &[Some(len)])
+    }
+    pub(crate) fn u8s(&self, name: &str, shape: &[Option<usize>]) -> Result<Vec<u8>> {
+        self.tensor(name, Dtype::U8, shape)
+    }
+}
+
+fn finite<T>(name: &str, values: &[T], test: impl Fn(&T) -> bool) -> Result<()> {
+    match values.iter().position(|x| !test(x)) {
+        None => Ok(()),
+        Some(i) => Err(Error::file(format!("tensor {name:?} holds NaN or infinity at entry {i}"))),
+    }
+}
+
+/// The error for parts that are well-formed but contradict each other.
+pub(crate) fn contradiction(what: &str) -> Error {
+    Error::file(format!("contradicts itself: {what}"))
+}
+
+fn pieces<T: Saved>(value: &T) -> Vec<Cow<'_, [u8]>> {
+    let mut writer = Writer::default();
+    value.write(&mut writer);
+    writer.finish(T::FORMAT)
+}
+
+pub(crate) fn to_bytes<T: Saved>(value: &T) -> Vec<u8> {
+    pieces(value).concat()
+}
+
+pub(crate) fn from_bytes<T: Saved>(bytes: &[u8]) -> Result<T> {
+    T::read(&Reader::new(bytes, T::FORMAT)?)
+}
+
+pub(crate) fn save<T: Saved>(value: &T, path: &Path) -> Result<()> {
+    let whole = AtomicFile::begin(path)?;
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    for piece in pieces(value) {
+        whole.file().write_all(&piece).map_err(io)?;
+    }
+    whole.commit()
+}
+
+pub(crate) fn load<T: Saved>(path: &Path) -> Result<T> {
+    let bytes =
+        std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    from_bytes(&bytes).map_err(|error| match error {
+        Error::File { path: None, why } => Error::File { path: Some(path.to_owned()), why },
+        other => Error::File { path: Some(path.to_owned()), why: other.to_string() },
+    })
+}
+
+/// The format that a file says it is of, from its header alone; `None` if it is no safetensors file or
+/// names no format.
+pub(crate) fn format_of(path: &Path) -> Result<Option<String>> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let file = std::fs::File::open(path).map_err(io)?;
+    let mut length = Vec::new();
+    (&file).take(8).read_to_end(&mut length).map_err(io)?;
+    let Ok(length) = <[u8; 8]>::try_from(length) else { return Ok(None) };
+    // Our headers are a few kilobytes; a note makes them longer by its length.
+    let length = u64::from_le_bytes(length);
+    if length > MAX_HEADER {
+        return Ok(None);
+    }
+    let mut header = Vec::new();
+    (&file).take(length).read_to_end(&mut header).map_err(io)?;
+    let header: Option<serde_json::Value> = serde_json::from_slice(&header).ok();
+    let format = header.as_ref().and_then(|h| h["__metadata__"]["format"].as_str());
+    Ok(format.map(str::to_owned))
+}
+
+/// Gives a type the four public ways to and from a file.
+macro_rules! saved {
+    ($t:ty) => {
+        impl $t {
+            /// The file's bytes. The same content gives the same bytes.
+            pub fn to_bytes(&self) -> Vec<u8> {
+                $crate::storage::container::to_bytes(self)
+            }
+
+            /// Reads the bytes of a file.
+            pub fn from_bytes(bytes: &[u8]) -> $crate::Result<Self> {
+                $crate::storage::container::from_bytes(bytes)
+            }
+
+            /// Writes a file, whole or not at all.
+            pub fn save(&self, path: impl AsRef<std::path::Path>) -> $crate::Result<()> {
+                $crate::storage::container::save(self, path.as_ref())
+            }
+
+            /// Reads a file.
+            pub fn load(path: impl AsRef<std::path::Path>) -> $crate::Result<Self> {
+                $crate::storage::container::load(path.as_ref())
+            }
+        }
+    };
+}
+pub(crate) use saved;

@@ -1,0 +1,6 @@
+//! Files: the safetensors container, atomic replacement, mapped memory, and what each kind of file holds.
+
+pub(crate) mod atomic_file;
+pub(crate) mod container;
+pub(crate) mod formats;
+pub(crate) mod mapped;
