@@ -3,9 +3,8 @@
 
 use crate::hasher::estimator::Scales;
 use crate::random::{Purpose, Stream};
-use crate::{
-    Config, Hasher, Method, Metric, Pool, Rotation, Rows, Sketch, Sketcher, sparse_embedding, srht,
-};
+use crate::sketch::compression::{sparse_embedding, srht};
+use crate::{Config, Hasher, Method, Metric, Pool, Rotation, Rows, Sketch, Sketcher};
 
 const DIM: usize = 24;
 const BITS: usize = 8;

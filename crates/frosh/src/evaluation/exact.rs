@@ -1,7 +1,7 @@
 //! Exact neighbours of a few queries among many rows that stream past: the truth that codes are
 //! measured against.
 //!
-//! **Equation.** Section 12.1 of the notes: the k rows x with the smallest |x - q|^2, ties by row
+//! **Equation.** Section 12.1 of docs/algorithms.md: the k rows x with the smallest |x - q|^2, ties by row
 //! number, every distance summed from differences in double precision (for cosine, of rows times
 //! 1 / length).
 //!

@@ -3,7 +3,7 @@
 //! Codes have few possible distances, so a ranking is mostly ties. All measures follow from how many
 //! items, and how many relevant items, lie at each distance: a [`Tally`].
 //!
-//! **Equation.** Section 12.2 of the notes. Let a group of equal distance hold t items, k of them
+//! **Equation.** Section 12.2 of docs/algorithms.md. Let a group of equal distance hold t items, k of them
 //! relevant, after N nearer items with h hits, and let R items be relevant in all.
 //!
 //! ```text
@@ -302,7 +302,7 @@ mod tests {
         sum / hits
     }
 
-    /// Expected hits of every cut, by the formula of the notes.
+    /// Expected hits of every cut, by the formula of docs/algorithms.md.
     fn hits(tally: &Tally) -> Vec<f64> {
         let mut hits = vec![];
         let mut so_far = 0.0;

@@ -1,6 +1,6 @@
 //! How good codes are: the ranking by code distance against the true neighbours.
 //!
-//! **Equation.** Section 12 of the notes. A query's relevant rows are its floor(0.02 n) nearest in the
+//! **Equation.** Section 12 of docs/algorithms.md. A query's relevant rows are its floor(0.02 n) nearest in the
 //! original space ([`Truth::TopShare`]), its k nearest ([`Truth::Nearest`]) or those of its class
 //! ([`Truth::Labels`]). Three numbers are called MAP and are not comparable; all three are given:
 //! [`map`](Evaluation::map) (a), [`pooled_area`](Evaluation::pooled_area) (b) and

@@ -37,8 +37,6 @@ pub use rotation::Rotation;
 
 use crate::arch::{Isa, project};
 use crate::error::{Error, Result};
-use crate::hasher::estimator::{self, FactorColumn, Factors, Scales};
-use crate::hasher::rotation::{self, Rotation};
 use crate::linalg;
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
@@ -47,6 +45,7 @@ use crate::search::codes::{Codes, HasherId};
 use crate::sketch::config::{Config, Method};
 use crate::sketch::{Principal, Sketch};
 use crate::storage::container;
+use estimator::{FactorColumn, Factors, Scales};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use xxhash_rust::xxh3::Xxh3;
@@ -291,8 +290,8 @@ impl Hasher {
         hash.update(&[u8::from(facts.exact_centre)]);
         hash.update(&(dim as u64).to_le_bytes());
         hash.update(&(facts.bits as u64).to_le_bytes());
-        hash.update(&file::little_endian(&mean));
-        hash.update(&file::little_endian(&directions));
+        hash.update(&container::little_endian(&mean));
+        hash.update(&container::little_endian(&directions));
         if let Some(scales) = scales {
             let (norm, other) = match scales {
                 Scales::Joint { norm, ratio, beyond } => {
@@ -404,7 +403,7 @@ impl Hasher {
     /// Codes with a byte of factors beside each (two for models of an earlier time), for [`Ranking::Estimated`](crate::Ranking::Estimated).
     pub fn encode_with_factors<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
         let advice = "fit the model from a sketch with a reservoir of rows";
-        let scales = self.scales.ok_or_else(|| factors::missing("the model", advice))?;
+        let scales = self.scales.ok_or_else(|| estimator::missing("the model", advice))?;
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
         let width = scales.bytes();
         let mut beside = vec![0u8; rows.len() * width];
@@ -511,7 +510,7 @@ impl Hasher {
             for (i, (row, u)) in
                 loaded.chunks_exact(dim).zip(projections.chunks_exact(padded)).enumerate()
             {
-                let norm = factors::square_norm(row, &self.rest);
+                let norm = estimator::square_norm(row, &self.rest);
                 if let Some(bytes) = factors.chunks_exact_mut(width).nth(first + i) {
                     work(norm, &u[..bits], bytes);
                 }

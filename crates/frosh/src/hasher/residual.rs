@@ -52,7 +52,7 @@ impl Known {
     fn new(square: f64, along: &[f32], share: f64) -> Self {
         let squares = along.iter().map(|u| f64::from(u * u)).sum();
         let gain = Factors::new(square, along, share, 0.0).gain;
-        Self { square, gain, left_out: factors::left_out(square, squares) }
+        Self { square, gain, left_out: estimator::left_out(square, squares) }
     }
 
     fn factors(&self, beyond: f64) -> Factors {
@@ -84,7 +84,7 @@ impl Sketch {
         if share < 1.0 || self.reservoir.len() < ROWS {
             let zero = vec![0f32; self.dim];
             let rows = self.project_sample(pool, trial::ROWS, w, |row, along| {
-                Known::new(factors::square_norm(row, &zero), along, share)
+                Known::new(estimator::square_norm(row, &zero), along, share)
             });
             return scales_around(&rows, 0.0);
         }
@@ -102,7 +102,7 @@ impl Sketch {
     fn known_rows(&self, pool: &Pool, w: MatRef<'_, f32>, share: f64) -> (Vec<Known>, Mat<f32>) {
         let zero = vec![0f32; self.dim];
         let sample = self.project_sample(pool, trial::ROWS, w, |row, along| {
-            (Known::new(factors::square_norm(row, &zero), along, share), along.to_vec())
+            (Known::new(estimator::square_norm(row, &zero), along, share), along.to_vec())
         });
         let (rows, along): (Vec<Known>, Vec<Vec<f32>>) = sample.into_iter().unzip();
         let along = Mat::from_fn(w.ncols(), rows.len(), |k, i| along[i][k]);

@@ -68,7 +68,7 @@ impl Trial {
             MatRef::from_column_major_slice(&first[asking.start * dim..], dim, asking.len());
         let zero = vec![0f32; dim];
         let pairs = sketch.project_sample(pool, rows, queries, |row, products| {
-            (factors::square_norm(row, &zero) as f32, products.to_vec())
+            (estimator::square_norm(row, &zero) as f32, products.to_vec())
         });
         let mut trial = Self { rows, asking, depths, nearest: Vec::new() };
         // The query's own length is the same for all rows.

@@ -43,7 +43,7 @@ impl IndexWriter {
         if factors && !hasher.has_factors() {
             let advice =
                 "fit the model from a sketch with a reservoir of rows, or build without factors";
-            return Err(factors::missing("the model", advice));
+            return Err(estimator::missing("the model", advice));
         }
         disk::make_folder(folder)?;
         // Before the lock, so that no lock is left in a folder of somebody else's.

@@ -92,7 +92,7 @@ impl Shared<'_> {
             let follower = &self.values[(at + 1) * size..][..dim];
             block.trial = first + at as u64;
             let largest = block.absorb((self.pool, threads), rows, block.p, true, part);
-            let fine = largest <= LIMIT.to_bits() && kernels::usable(follower);
+            let fine = largest <= LIMIT.to_bits() && arch::usable(follower);
             // Meanwhile this thread helps with what the other one shares of its work.
             self.pool.help_until(|| {
                 self.joined.load(Ordering::Acquire) == at || self.stopped.load(Ordering::Acquire)

@@ -32,7 +32,6 @@ use crate::linalg;
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
 use crate::rows::Metric;
-use crate::sketch::config::Method;
 use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
 use crate::sketch::reservoir::Reservoir;
 use faer::linalg::matmul::matmul;

@@ -284,7 +284,7 @@ impl Sketcher {
         }
         let used = &values[..count * unit * dim];
         let next = &values[count * unit * dim..][..dim];
-        let fine = kernels::usable(next) && kernels::usable(&values[..begins * dim]);
+        let fine = arch::usable(next) && arch::usable(&values[..begins * dim]);
         if fine && self.use_rows(used) {
             self.rows += (count * unit) as u64;
             return Ok(count * unit);
@@ -303,7 +303,7 @@ impl Sketcher {
     /// Feeds whole sub-blocks of raw rows to the next stage, or changes nothing if one is bad.
     fn use_rows(&mut self, values: &[f32]) -> bool {
         let Some(block) = self.block.as_mut().filter(|block| !block.plain) else {
-            if !kernels::usable(values) {
+            if !arch::usable(values) {
                 return false;
             }
             self.use_uncompressed(values, true);

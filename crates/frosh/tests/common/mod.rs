@@ -236,7 +236,7 @@ fn hamming(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Expected average precision, groups of (tied items, relevant among them) from near to far:
-/// section 12.2 of the notes.
+/// section 12.2 of docs/algorithms.md.
 pub(crate) fn average_precision(groups: &[(usize, usize)]) -> f64 {
     let (mut before, mut hits, mut sum) = (0.0, 0.0, 0.0);
     for &(items, relevant) in groups {

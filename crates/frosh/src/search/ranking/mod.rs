@@ -224,10 +224,10 @@ impl Codes {
         }
         if queries.tables.is_none() {
             let advice = "fit the model from a sketch with a reservoir of rows";
-            return Err(factors::missing("the model", advice));
+            return Err(estimator::missing("the model", advice));
         }
         if self.factors.is_none() {
-            return Err(factors::missing("the set of codes", "encode again with factors"));
+            return Err(estimator::missing("the set of codes", "encode again with factors"));
         }
         Ok(())
     }
