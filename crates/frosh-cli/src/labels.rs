@@ -1,6 +1,6 @@
 //! Class labels in place of exact neighbours, for `eval`: a row is relevant if it has the query's label.
 
-use crate::ground::Ground;
+use crate::eval_set::EvalSet;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(crate) struct Labels {
 
 impl LabelArgs {
     /// Reads the labels for this ground; nothing where none are asked for.
-    pub(crate) fn open(&self, ground: &Ground) -> Result<Option<Labels>> {
+    pub(crate) fn open(&self, ground: &EvalSet) -> Result<Option<Labels>> {
         if self.labels.is_empty() {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl LabelArgs {
     }
 
     /// Compares the labels with the rows of the base once those are known for certain.
-    pub(crate) fn check(&self, labels: &Labels, ground: &Ground, rows: usize) -> Result<()> {
+    pub(crate) fn check(&self, labels: &Labels, ground: &EvalSet, rows: usize) -> Result<()> {
         let held = ground.held().len();
         check(&self.labels, labels.base.len() + held, (rows + held) as u64, "the base")
     }

@@ -2,13 +2,13 @@
 //! line and an exit code: 0 done, 1 failed, 2 wrong usage.
 
 mod args;
-mod asking;
 mod checkpoint;
-mod ground;
+mod eval_set;
 mod labels;
 mod learn;
 mod output;
 mod progress;
+mod query_args;
 mod signals;
 mod verbs;
 

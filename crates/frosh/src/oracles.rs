@@ -42,11 +42,11 @@ fn projected(hasher: &Hasher, row: &[f32]) -> (Vec<f64>, Vec<f64>) {
 }
 
 /// The norm and the gain by their one-line definitions.
-fn factors(hasher: &Hasher, row: &[f32], share: f64, beyond: f64) -> (f64, f64) {
+fn factors(hasher: &Hasher, row: &[f32], share: f64, residual: f64) -> (f64, f64) {
     let (centred, u) = projected(hasher, row);
     let (square, held) = (dot(&centred, &centred), dot(&u, &u));
     let left_out = ((square - held).max(0.0) / held).sqrt();
-    let gain = share * held / u.iter().map(|u| u.abs()).sum::<f64>() * (1.0 + beyond * left_out);
+    let gain = share * held / u.iter().map(|u| u.abs()).sum::<f64>() * (1.0 + residual * left_out);
     (square.sqrt(), gain)
 }
 
@@ -62,7 +62,7 @@ fn check_factor_bytes(hasher: &Hasher, data: &[f32], share: f64) {
     let off = |a: f64, b: f64| (a / b).ln().abs();
     let mut used = std::collections::BTreeSet::new();
     for (row, byte) in data.chunks_exact(DIM).zip(bytes.data.iter()) {
-        let (norm, gain) = factors(hasher, row, share, scales.beyond());
+        let (norm, gain) = factors(hasher, row, share, scales.residual());
         let (got_norm, got_ratio) = stands_for(usize::from(*byte));
         for (other_norm, other_ratio) in (1..256).map(stands_for) {
             assert!(off(got_norm, norm) <= off(other_norm, norm) + 1e-4, "{norm}: {got_norm}");
@@ -99,16 +99,16 @@ fn factor_bytes_follow_the_coefficient_of_the_model() {
     let data = clusters(1500, 30, 0.2);
     let config = Config::new(DIM).sketch_rows(2 * BITS).block_rows(64);
     let fitted = sketch(config, &data).hasher_with(BITS, Rotation::Random).unwrap();
-    let all = |beyond: f64| -> (f64, f64) {
-        let rows = data.chunks_exact(DIM).map(|row| factors(&fitted, row, 1.0, beyond));
+    let all = |residual: f64| -> (f64, f64) {
+        let rows = data.chunks_exact(DIM).map(|row| factors(&fitted, row, 1.0, residual));
         rows.map(|(norm, gain)| gain / norm)
             .fold((f64::INFINITY, 0.0), |(low, high), x| (low.min(x), high.max(x)))
     };
     let mut bytes = Vec::new();
     for coefficient in [0.0, 0.3, 0.6] {
         let mut scales = fitted.scales().unwrap();
-        let Scales::Joint { ratio, beyond, .. } = &mut scales else { panic!("two bytes") };
-        *beyond = coefficient;
+        let Scales::Joint { ratio, residual, .. } = &mut scales else { panic!("two bytes") };
+        *residual = coefficient;
         // One scale for all three, so that bytes differ by the coefficient alone.
         (ratio.low, ratio.high) = (all(0.0).0, all(0.6).1);
         let hasher = Hasher::assemble(

@@ -1,7 +1,7 @@
 //! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
 
 use crate::args::{Common, names};
-use crate::ground::{self, GroundArgs};
+use crate::eval_set::{self, GroundArgs};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -80,7 +80,7 @@ impl Calibrate {
         let mut lines = Vec::new();
         let mut base = 0;
         for hasher in &hashers {
-            let rankings = ground::rankings(&self.rank, hasher);
+            let rankings = eval_set::rankings(&self.rank, hasher);
             let codes = ground.encode(hasher, &pool, rankings.contains(&Ranking::Estimated))?;
             base = codes.len();
             if base < k {

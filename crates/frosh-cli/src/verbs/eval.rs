@@ -1,7 +1,7 @@
 //! `frosh eval`: how good codes are, against exact neighbours or class labels.
 
 use crate::args::{Common, names};
-use crate::ground::{self, GroundArgs};
+use crate::eval_set::{self, GroundArgs};
 use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
@@ -76,7 +76,7 @@ impl Eval {
         let pool = Pool::new(common.threads)?;
         let ground = self.ground.open(hasher.dim(), &self.model.display().to_string(), common)?;
         let queries = ground.queries()?;
-        let rankings = ground::rankings(&self.rank, &hasher);
+        let rankings = eval_set::rankings(&self.rank, &hasher);
         let labels = self.labels.open(&ground)?;
         let codes = ground.encode(&hasher, &pool, rankings.contains(&Ranking::Estimated))?;
         let known = match labels {

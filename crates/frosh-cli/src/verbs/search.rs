@@ -2,7 +2,7 @@
 
 use super::encode::check_dim;
 use crate::args::{Common, names};
-use crate::asking::{Asking, print_exact, print_near, print_scored};
+use crate::query_args::{QueryArgs, print_exact, print_near, print_scored};
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, Found, Hasher, Metric, Pool, Ranking, Scored};
@@ -42,7 +42,7 @@ pub(crate) struct Search {
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
     #[command(flatten)]
-    asking: Asking,
+    asking: QueryArgs,
 }
 
 impl Search {

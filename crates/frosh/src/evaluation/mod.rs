@@ -4,7 +4,7 @@
 //! original space ([`Truth::TopShare`]), its k nearest ([`Truth::Nearest`]) or those of its class
 //! ([`Truth::Labels`]). Three numbers are called MAP and are not comparable; all three are given:
 //! [`map`](Evaluation::map) (a), [`pooled_area`](Evaluation::pooled_area) (b) and
-//! [`interpolated`](Evaluation::interpolated) (c), see [`measures`] for their formulas. Recall at k is the
+//! [`interpolated`](Evaluation::interpolated) (c), see `measures.rs` for their formulas. Recall at k is the
 //! share of the k true nearest among the first k by code.
 //!
 //! **Where we differ.** Ties in the ranking count by their expectation over random order, not by the order

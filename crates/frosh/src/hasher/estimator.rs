@@ -90,7 +90,7 @@ impl LogScale {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scales {
     /// One byte for the norm, and the gain relative to it, which is made with `beyond` for beta.
-    Joint { norm: LogScale, ratio: LogScale, beyond: f64 },
+    Joint { norm: LogScale, ratio: LogScale, residual: f64 },
     /// A byte each.
     Apart { norm: LogScale, gain: LogScale },
 }
@@ -98,11 +98,11 @@ pub(crate) enum Scales {
 impl Scales {
     /// Scales for rows like the sampled ones, of which these are the factors; none without rows, or where all are the
     /// mean.
-    pub(crate) fn around(sample: &[Factors], beyond: f64) -> Option<Self> {
+    pub(crate) fn around(sample: &[Factors], residual: f64) -> Option<Self> {
         Some(Scales::Joint {
             norm: LogScale::around(sample.iter().map(|f| f.norm), NORM_TAIL)?,
             ratio: LogScale::around(sample.iter().map(|f| f.gain / f.norm), RATIO_TAIL)?,
-            beyond,
+            residual,
         })
     }
 
@@ -114,16 +114,16 @@ impl Scales {
                 "the scales of the factors are not ranges of positive numbers",
             ));
         }
-        if !(0.0..=1.0).contains(&self.beyond()) {
+        if !(0.0..=1.0).contains(&self.residual()) {
             return Err(contradiction("what lies beyond the directions is no share"));
         }
         Ok(self)
     }
 
     /// Beta; models of an earlier time have none.
-    pub(crate) fn beyond(&self) -> f64 {
+    pub(crate) fn residual(&self) -> f64 {
         match self {
-            Scales::Joint { beyond, .. } => *beyond,
+            Scales::Joint { residual, .. } => *residual,
             Scales::Apart { .. } => 0.0,
         }
     }
@@ -202,15 +202,15 @@ pub(crate) struct Factors {
 impl Factors {
     /// From the centred row's squared length and its projections. `share` is 1 for orthonormal
     /// directions, 1 / bits for LSH's; `beyond` is beta.
-    pub(crate) fn new(square_norm: f64, projections: &[f32], share: f64, beyond: f64) -> Self {
+    pub(crate) fn new(square_norm: f64, projections: &[f32], share: f64, residual: f64) -> Self {
         let (mut squares, mut magnitudes) = (0f64, 0f64);
         for u in projections {
             squares += f64::from(u * u);
             magnitudes += f64::from(u.abs());
         }
         let mut gain = if magnitudes > 0.0 { share * squares / magnitudes } else { 0.0 };
-        if beyond > 0.0 {
-            gain *= 1.0 + beyond * left_out(square_norm, squares);
+        if residual > 0.0 {
+            gain *= 1.0 + residual * left_out(square_norm, squares);
         }
         Self { norm: square_norm.sqrt(), gain }
     }

@@ -294,10 +294,10 @@ impl Hasher {
         hash.update(&container::little_endian(&directions));
         if let Some(scales) = scales {
             let (norm, other) = match scales {
-                Scales::Joint { norm, ratio, beyond } => {
+                Scales::Joint { norm, ratio, residual } => {
                     hash.update(b"joint");
-                    if beyond > 0.0 {
-                        hash.update(&beyond.to_le_bytes());
+                    if residual > 0.0 {
+                        hash.update(&residual.to_le_bytes());
                     }
                     (norm, ratio)
                 }
@@ -407,9 +407,9 @@ impl Hasher {
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
         let width = scales.bytes();
         let mut beside = vec![0u8; rows.len() * width];
-        let (share, beyond) = (share(self.facts.method, self.facts.bits), scales.beyond());
+        let (share, residual) = (share(self.facts.method, self.facts.bits), scales.residual());
         let work = |norm, projections: &[f32], out: &mut [u8]| {
-            scales.encode(Factors::new(norm, projections, share, beyond), out);
+            scales.encode(Factors::new(norm, projections, share, residual), out);
         };
         self.each_block(pool, rows, &mut data, &mut beside, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);

@@ -1,4 +1,4 @@
-//! What a model needs to know for the [`factors`] of rows, from the sample: their scales, and how much of
+//! Fits the distance [`estimator`] on sampled rows: quantiser ranges, and how much of
 //! the cross term lies beyond the directions.
 //!
 //! **Equation.** With x' and y' what the directions leave out of two centred rows, the cross term <x', y'> is near zero on
@@ -55,14 +55,14 @@ impl Known {
         Self { square, gain, left_out: estimator::left_out(square, squares) }
     }
 
-    fn factors(&self, beyond: f64) -> Factors {
-        Factors { norm: self.square.sqrt(), gain: self.gain * (1.0 + beyond * self.left_out) }
+    fn factors(&self, residual: f64) -> Factors {
+        Factors { norm: self.square.sqrt(), gain: self.gain * (1.0 + residual * self.left_out) }
     }
 }
 
 /// Scales for rows like these.
-fn scales_around(rows: &[Known], beyond: f64) -> Option<Scales> {
-    Scales::around(&rows.iter().map(|row| row.factors(beyond)).collect::<Vec<_>>(), beyond)
+fn scales_around(rows: &[Known], residual: f64) -> Option<Scales> {
+    Scales::around(&rows.iter().map(|row| row.factors(residual)).collect::<Vec<_>>(), residual)
 }
 
 impl Sketch {
@@ -292,8 +292,8 @@ mod tests {
             let truth: f64 = pairs.map(|(a, b)| f64::from(a - b).powi(2)).sum();
             let signed = along[i].iter().zip(along[j]).map(|(u, v)| u.signum() * v);
             let sum: f64 = signed.map(f64::from).sum();
-            for (error, beyond) in errors.iter_mut().zip([0.0, slope]) {
-                let gain = Factors::new(projected.square_norms[i], along[i], 1.0, beyond).gain;
+            for (error, residual) in errors.iter_mut().zip([0.0, slope]) {
+                let gain = Factors::new(projected.square_norms[i], along[i], 1.0, residual).gain;
                 let squares = projected.square_norms[i] + projected.square_norms[j];
                 *error += (squares - 2.0 * gain * sum - truth).abs();
             }
@@ -305,9 +305,9 @@ mod tests {
     fn lsh_and_small_samples_have_nothing_beyond() {
         let data = rows(30, 0.1);
         let lsh = sketch(&data, Method::Lsh).hasher_with(BITS, Rotation::None).unwrap();
-        assert_eq!(lsh.scales().unwrap().beyond(), 0.0);
+        assert_eq!(lsh.scales().unwrap().residual(), 0.0);
         let few = sketch(&data[..900 * DIM], Method::Frosh).hasher(BITS).unwrap();
-        assert_eq!(few.scales().unwrap().beyond(), 0.0);
+        assert_eq!(few.scales().unwrap().residual(), 0.0);
     }
 
     const WIDE: usize = 64;
@@ -359,8 +359,8 @@ mod tests {
                 assert_eq!(again, Some(chosen), "threads do not matter");
                 chosen
             });
-            assert_eq!(on.beyond(), learned(&sketch, &hasher), "{rows} rows, depth {shallow}");
-            assert_eq!(off.beyond(), 0.0, "{rows} rows, depth {deep}");
+            assert_eq!(on.residual(), learned(&sketch, &hasher), "{rows} rows, depth {shallow}");
+            assert_eq!(off.residual(), 0.0, "{rows} rows, depth {deep}");
             // What the sample said is true of the whole base.
             let queries = duplicates(400, groups, 5);
             let recall = |scales, k| recall(&hasher, scales, &base, &queries, k);

@@ -32,8 +32,8 @@ impl Saved for Hasher {
             file.fact("norm_high", norm.high);
             file.fact(low, other.low);
             file.fact(high, other.high);
-            if scales.beyond() > 0.0 {
-                file.fact("beyond", scales.beyond());
+            if scales.residual() > 0.0 {
+                file.fact("beyond", scales.residual());
             }
         }
         file.f64s("mean", &[facts.dim], &self.mean);
@@ -72,7 +72,7 @@ impl Saved for Hasher {
                     None => Scales::Joint {
                         norm,
                         ratio: range("ratio_low", "ratio_high")?,
-                        beyond: match file.optional("beyond") {
+                        residual: match file.optional("beyond") {
                             Some(_) => file.fact("beyond")?,
                             None => 0.0,
                         },

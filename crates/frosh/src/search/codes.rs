@@ -12,7 +12,7 @@
 use crate::error::{Error, Result};
 use crate::hasher::estimator::FactorColumn;
 use crate::pool::Pool;
-use crate::search::hamming::{Ask, IdSet, Table, distance};
+use crate::search::hamming::{IdSet, Scan, Table, distance};
 use crate::sketch::config::MAX_DIM;
 use crate::storage::mapped::Bytes;
 use std::fmt;
@@ -245,7 +245,7 @@ impl Codes {
     ) -> Result<Vec<Vec<Neighbour>>> {
         self.check_same_hasher(queries)?;
         let (table, queries) = (self.table(), queries.table());
-        Ok(Ask { table, queries, k, limit, allowed }.answer(pool))
+        Ok(Scan { table, queries, k, limit, allowed }.answer(pool))
     }
 
     /// The bytes, as the search sees them.

@@ -130,7 +130,7 @@ impl Saved for Sketcher {
         file.f64s("mean", &[dim], &self.centering.mean);
         file.f64s("sum", &[dim], &self.centering.sum);
         file.f32s("reference", &[dim], &self.centering.reference);
-        file.f32s("waiting", &[self.waiting, dim], &self.buffer[..self.waiting * dim]);
+        file.f32s("waiting", &[self.pending, dim], &self.buffer[..self.pending * dim]);
         if let Some(block) = &self.block {
             file.fact("trial", block.trial);
             if block.grows {
@@ -174,7 +174,7 @@ impl Saved for Sketcher {
         sketcher.centering.sum = file.f64s("sum", &[Some(dim)])?;
         sketcher.centering.reference = file.f32s("reference", &[Some(dim)])?;
         sketcher.buffer = file.f32s("waiting", &[None, Some(dim)])?;
-        sketcher.waiting = sketcher.buffer.len() / dim;
+        sketcher.pending = sketcher.buffer.len() / dim;
         let room = sketcher.pending_capacity();
         let mut absorbed = 0;
         if let Some(block) = &mut sketcher.block {
@@ -198,9 +198,9 @@ impl Saved for Sketcher {
                 return Err(contradiction("the tally is larger than the block"));
             }
         }
-        let counted = [sketcher.centering.before, absorbed, sketcher.waiting as u64];
+        let counted = [sketcher.centering.before, absorbed, sketcher.pending as u64];
         let total = counted.iter().try_fold(0u64, |sum, n| sum.checked_add(*n));
-        if sketcher.waiting > room
+        if sketcher.pending > room
             || sketcher.centering.rows != absorbed
             || total != Some(sketcher.rows)
         {

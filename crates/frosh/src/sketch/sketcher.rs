@@ -58,7 +58,7 @@ pub struct Sketcher {
     pub(crate) directions: FrequentDirections,
     /// Rows of the block that wait for more, relative to the centring's reference.
     pub(crate) buffer: Vec<f32>,
-    pub(crate) waiting: usize,
+    pub(crate) pending: usize,
     pub(crate) reservoir: Reservoir,
     pub(crate) rows: u64,
     pub(crate) note: String,
@@ -85,7 +85,7 @@ impl Sketcher {
             block,
             directions: FrequentDirections::new(dim, capacity, config.shrink_index),
             buffer: Vec::new(),
-            waiting: 0,
+            pending: 0,
             reservoir: Reservoir::new(dim, reservoir::capped(config.reservoir_rows, dim)),
             rows: 0,
             note: String::new(),
@@ -152,7 +152,7 @@ impl Sketcher {
         }
         self.buffer.resize(self.pending_capacity() * dim, 0.0);
         let first = self.rows;
-        let result = if batch.as_slice().len() < SMALL && self.waiting + batch.len() <= self.limit()
+        let result = if batch.as_slice().len() < SMALL && self.pending + batch.len() <= self.limit()
         {
             // The rows only wait: not worth waking a thread.
             self.take(&batch)
@@ -171,7 +171,7 @@ impl Sketcher {
         while at < batch.len() {
             let rest = batch.slice(at..batch.len());
             let taken = match T::as_f32(rest.as_slice()) {
-                Some(values) if self.waiting == 0 && self.config.metric == Metric::L2 => {
+                Some(values) if self.pending == 0 && self.config.metric == Metric::L2 => {
                     match self.take_blocks(values) {
                         0 => self.take_directly(values),
                         taken => Ok(taken),
@@ -388,14 +388,14 @@ impl Sketcher {
     /// Puts rows into the waiting room, after making room in it. Returns how many.
     fn take_pending<T: Element>(&mut self, rest: &Rows<'_, T>) -> Result<usize> {
         let dim = self.config.dim;
-        if self.waiting == self.limit() {
+        if self.pending == self.limit() {
             // The front is used because a row follows it; so that row must be good.
             rows::check(&rest.slice(0..1))?;
             self.use_pending();
         }
-        let count = (self.limit() - self.waiting).min(rest.len());
+        let count = (self.limit() - self.pending).min(rest.len());
         let batch = rest.slice(0..count);
-        let room = &mut self.buffer[self.waiting * dim..][..count * dim];
+        let room = &mut self.buffer[self.pending * dim..][..count * dim];
         let (metric, reference) = (self.config.metric, &self.centering.reference[..]);
         let loaded = load_all(&self.pool, &batch, metric, reference, room);
         let good = match &loaded {
@@ -403,7 +403,7 @@ impl Sketcher {
             Err(Error::NotFinite { row, .. } | Error::TooLarge { row, .. }) => *row,
             Err(_) => 0,
         };
-        self.waiting += good;
+        self.pending += good;
         self.rows += good as u64;
         loaded.map(|()| count)
     }
@@ -411,7 +411,7 @@ impl Sketcher {
     /// Uses the front of the waiting rows.
     fn use_pending(&mut self) {
         let dim = self.config.dim;
-        let unit = self.compression().map_or(self.waiting, |block| block.p);
+        let unit = self.compression().map_or(self.pending, |block| block.p);
         let buffer = std::mem::take(&mut self.buffer);
         if self.compression().is_some() {
             self.compress(&buffer[..unit * dim], usize::MAX, false);
@@ -422,8 +422,8 @@ impl Sketcher {
         self.buffer = buffer;
         // Rows after the front were read against the same reference unless the block ended; and it
         // cannot end while more than one sub-block of rows waits.
-        self.buffer.copy_within(unit * dim..self.waiting * dim, 0);
-        self.waiting -= unit;
+        self.buffer.copy_within(unit * dim..self.pending * dim, 0);
+        self.pending -= unit;
     }
 
     /// Brings the rows of an unfinished block into the sketch.
@@ -431,19 +431,19 @@ impl Sketcher {
         let dim = self.config.dim;
         let mut buffer = std::mem::take(&mut self.buffer);
         if self.block.as_ref().is_none_or(|block| block.done == 0) {
-            if self.waiting > 0 {
-                self.use_uncompressed(&buffer[..self.waiting * dim], false);
+            if self.pending > 0 {
+                self.use_uncompressed(&buffer[..self.pending * dim], false);
             }
         } else {
             let p = self.block.as_ref().map_or(0, |block| block.p);
-            if self.waiting > 0 {
+            if self.pending > 0 {
                 buffer.resize(p * dim, 0.0);
-                buffer[self.waiting * dim..].fill(0.0);
-                self.compress(&buffer[..p * dim], self.waiting, false);
+                buffer[self.pending * dim..].fill(0.0);
+                self.compress(&buffer[..p * dim], self.pending, false);
             }
             self.end_block();
         }
-        self.waiting = 0;
+        self.pending = 0;
         self.buffer = buffer;
     }
 

@@ -1,5 +1,4 @@
-//! Files that are there whole or not at all: written beside their target under a hidden name, synced, and
-//! renamed when they are complete.
+//! Atomic file replacement: a temporary sibling is written, synced, and renamed when it is complete.
 //!
 //! A file that is replaced keeps its permissions; through a link, the file that it names is replaced, or made where
 //! there is none yet. What is no regular file (a device, a pipe) is refused: renaming would put a file in its place.

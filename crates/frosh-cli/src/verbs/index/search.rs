@@ -1,7 +1,7 @@
 //! `frosh index search`: neighbours in an index.
 
 use crate::args::{Common, names};
-use crate::asking::{Asking, print_exact, print_near, print_scored};
+use crate::query_args::{QueryArgs, print_exact, print_near, print_scored};
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Index, Pool, Ranking, Rows};
@@ -32,7 +32,7 @@ pub(super) struct IndexSearch {
     #[arg(long)]
     no_verify: bool,
     #[command(flatten)]
-    asking: Asking,
+    asking: QueryArgs,
 }
 
 impl IndexSearch {

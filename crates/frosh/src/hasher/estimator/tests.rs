@@ -28,7 +28,7 @@ fn factors_come_back_within_half_a_step_of_each_scale() {
     let ratio = LogScale { low: 0.1, high: 0.3 };
     let gain = LogScale { low: 0.05, high: 6.0 };
     let scales = [
-        (Scales::Joint { norm: SPREAD, ratio, beyond: 0.2 }, 40f64.ln() / 27.0, 3f64.ln() / 8.0),
+        (Scales::Joint { norm: SPREAD, ratio, residual: 0.2 }, 40f64.ln() / 27.0, 3f64.ln() / 8.0),
         (Scales::Apart { norm: SPREAD, gain }, 40f64.ln() / 254.0, 120f64.ln() / 254.0),
     ];
     for (scales, norm_step, gain_step) in scales {
@@ -58,10 +58,10 @@ fn factors_come_back_within_half_a_step_of_each_scale() {
         assert!((tables[0][usize::from(bytes[0])] - 20.0).abs() < 1e-4);
     }
     let wrong = LogScale { low: 2.0, high: 1.0 };
-    assert!(Scales::Joint { norm: SPREAD, ratio: wrong, beyond: 0.0 }.checked().is_err());
+    assert!(Scales::Joint { norm: SPREAD, ratio: wrong, residual: 0.0 }.checked().is_err());
     assert!(Scales::Apart { norm: wrong, gain }.checked().is_err());
-    for beyond in [-0.1, 1.1, f64::NAN] {
-        assert!(Scales::Joint { norm: SPREAD, ratio, beyond }.checked().is_err());
+    for residual in [-0.1, 1.1, f64::NAN] {
+        assert!(Scales::Joint { norm: SPREAD, ratio, residual }.checked().is_err());
     }
 }
 
@@ -105,8 +105,8 @@ fn the_tails_are_those_of_the_best_equal_steps_for_a_normal_distribution() {
         let (mut low, mut high) = (0.0, 8.0);
         for _ in 0..60 {
             let z = (low + high) / 2.0;
-            let beyond = libm::erfc(z / std::f64::consts::SQRT_2) / 2.0;
-            *(if beyond > tail { &mut low } else { &mut high }) = z;
+            let residual = libm::erfc(z / std::f64::consts::SQRT_2) / 2.0;
+            *(if residual > tail { &mut low } else { &mut high }) = z;
         }
         let here = error(low, count);
         for other in [0.9, 0.98, 1.02, 1.1] {

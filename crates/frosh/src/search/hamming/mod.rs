@@ -65,4 +65,4 @@ pub use roaring::RoaringTreemap as IdSet;
 
 pub(crate) use kernel::{Isa, Table, distance, distances};
 pub(crate) use planes::{Line, Lookups, Planes, ROWS, starts};
-pub(crate) use scan::Ask;
+pub(crate) use scan::Scan;

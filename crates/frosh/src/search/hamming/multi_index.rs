@@ -30,7 +30,7 @@
 //! ```
 
 use super::kernel::{Isa, Table, fetch, listed};
-use super::scan::{Ask, MANY};
+use super::scan::{MANY, Scan};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::search::codes::{Codes, HasherId, Neighbour};
@@ -146,7 +146,7 @@ impl MultiIndex {
         let left: Vec<usize> = (0..found.len()).filter(|q| found[*q].is_none()).collect();
         let bytes: Vec<u8> = left.iter().flat_map(|q| queries.row(*q)).copied().collect();
         let queries = Table::new(&bytes, base.width());
-        let ask = Ask { table: base, queries, k, limit: u32::MAX, allowed: None };
+        let ask = Scan { table: base, queries, k, limit: u32::MAX, allowed: None };
         for (q, list) in left.iter().zip(ask.answer_with(isa, pool)) {
             found[*q] = Some(list);
         }

@@ -32,7 +32,7 @@ const TURNED: usize = 1 << 16;
 const TABLES: usize = 1 << 18;
 
 /// A question: the `k` rows of `table` nearest to each query, of those nearer than `limit`, of those allowed.
-pub(crate) struct Ask<'a> {
+pub(crate) struct Scan<'a> {
     pub(crate) table: Table<'a>,
     pub(crate) queries: Table<'a>,
     pub(crate) k: usize,
@@ -64,7 +64,7 @@ impl Ids<'_> {
     }
 }
 
-impl Ask<'_> {
+impl Scan<'_> {
     /// The answers, in the order of the queries; each ordered by distance, then by row.
     pub(crate) fn answer(&self, pool: &Pool) -> Vec<Vec<Neighbour>> {
         self.answer_with(Isa::detect(), pool)

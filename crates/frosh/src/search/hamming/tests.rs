@@ -2,7 +2,7 @@
 
 use super::kernel::{Isa, Table, Turns, distance, distances, listed, seek, some};
 use super::planes::{Planes, Quad};
-use super::scan::Ask;
+use super::scan::Scan;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::search::codes::{Codes, HasherId, Neighbour};
@@ -161,8 +161,8 @@ fn codes(data: Vec<u8>, width: usize) -> Codes {
     Codes::new(8 * width, HasherId(1), data)
 }
 
-fn ask<'a>(base: &'a Codes, queries: &'a Codes, k: usize) -> Ask<'a> {
-    Ask { table: base.table(), queries: queries.table(), k, limit: u32::MAX, allowed: None }
+fn ask<'a>(base: &'a Codes, queries: &'a Codes, k: usize) -> Scan<'a> {
+    Scan { table: base.table(), queries: queries.table(), k, limit: u32::MAX, allowed: None }
 }
 
 fn everything(_: &Neighbour) -> bool {
@@ -199,9 +199,9 @@ proptest! {
             for pool in [&Pool::ONE, &pool] {
                 let ask = ask(&base, &queries, k);
                 prop_assert_eq!(&ask.answer_with(isa, pool), &want);
-                let filtered = Ask { allowed: Some(&allowed), ..ask };
+                let filtered = Scan { allowed: Some(&allowed), ..ask };
                 prop_assert_eq!(&filtered.answer_with(isa, pool), &among);
-                let near = Ask { k: usize::MAX, limit: radius + 1, allowed: None, ..filtered };
+                let near = Scan { k: usize::MAX, limit: radius + 1, allowed: None, ..filtered };
                 prop_assert_eq!(&near.answer_with(isa, pool), &within);
             }
         }

@@ -23,7 +23,7 @@
 //! **Rounding.** Rows and products are single precision, so a shrink turns every row by about 2^-24 and changes its length as
 //! much. The lengths that rows should have are kept in double precision, and the next shrink corrects the
 //! rows to them. So lengths do not drift, whatever the number of shrinks. The turns are not corrected; they add up like a random
-//! walk ([`rotate`] sees to it that they are random). After T shrinks the bounds above hold up to about (20 + sqrt(T)) 2^-23 of |A|_F^2: 2e-6 for a few, 4e-5 for 100,000.
+//! walk ([`mod@rotate`] sees to it that they are random). After T shrinks the bounds above hold up to about (20 + sqrt(T)) 2^-23 of |A|_F^2: 2e-6 for a few, 4e-5 for 100,000.
 //! Rows whose squares leave single precision are multiplied by a power of two for the products.
 //!
 //! **Cost.** 1.5 l^2 d + O(l^3) per shrink, every l/2 rows; l d floats and a few l x l matrices.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// What is asked.
 #[derive(Args)]
-pub(crate) struct Asking {
+pub(crate) struct QueryArgs {
     /// Files, folders or patterns of query vectors
     #[arg(long, required = true, num_args = 1.., value_name = "DATA")]
     queries: Vec<OsString>,
@@ -41,7 +41,7 @@ pub(crate) struct Asked {
     pub(crate) only: Option<IdSet>,
 }
 
-impl Asking {
+impl QueryArgs {
     /// Reads the queries for this model, which is in the file or folder `whose`.
     pub(crate) fn read(
         &self,

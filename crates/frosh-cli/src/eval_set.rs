@@ -2,8 +2,8 @@
 //! What `eval` and `calibrate` share.
 
 use crate::args::{Common, Reading};
-use crate::asking::read_all;
 use crate::progress::Progress;
+use crate::query_args::read_all;
 use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -35,7 +35,7 @@ pub(crate) struct GroundArgs {
 }
 
 /// Base and queries.
-pub(crate) struct Ground {
+pub(crate) struct EvalSet {
     base: Vectors,
     /// Rows of the base that are queries.
     held: BTreeSet<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Ground {
 
 impl GroundArgs {
     /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
-    pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<Ground> {
+    pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<EvalSet> {
         let open = |data: &[OsString]| -> Result<Vectors> {
             let vectors = Vectors::open(data, &self.reading.options(false))?;
             if vectors.dim() != dim {
@@ -69,7 +69,7 @@ impl GroundArgs {
             let queries = open(&self.queries)?;
             let queries =
                 read_all(&queries, &mut Progress::new("queries", queries.rows(), 0, quiet))?;
-            return Ok(Ground { base, held: BTreeSet::new(), queries, quiet });
+            return Ok(EvalSet { base, held: BTreeSet::new(), queries, quiet });
         }
         let rows = match base.rows() {
             Some(rows) => rows,
@@ -100,11 +100,11 @@ impl GroundArgs {
         let ids: Vec<u64> = held.iter().copied().collect();
         let mut queries = Vec::with_capacity(ids.len() * base.dim());
         base.visit(&ids, |_, row| queries.extend_from_slice(row))?;
-        Ok(Ground { base, held, queries, quiet })
+        Ok(EvalSet { base, held, queries, quiet })
     }
 }
 
-impl Ground {
+impl EvalSet {
     /// The queries.
     pub(crate) fn queries(&self) -> Result<Rows<'_, f64>> {
         Ok(Rows::new(&self.queries, self.base.dim())?)
