@@ -1,4 +1,4 @@
-//! The ground that models are measured on: a base, queries that are not in it, and their exact neighbours.
+//! The set that models are measured on: a base, queries that are not in it, and their exact neighbours.
 //! What `eval` and `calibrate` share.
 
 use crate::args::{Common, Reading};
@@ -17,7 +17,7 @@ const HELD_OUT: u64 = 300;
 
 /// What is measured on.
 #[derive(Args)]
-pub(crate) struct GroundArgs {
+pub(crate) struct EvalSetArgs {
     /// Files, folders or patterns of the vectors to be searched
     #[arg(long, required = true, num_args = 1.., value_name = "DATA")]
     base: Vec<OsString>,
@@ -43,7 +43,7 @@ pub(crate) struct EvalSet {
     quiet: bool,
 }
 
-impl GroundArgs {
+impl EvalSetArgs {
     /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
     pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<EvalSet> {
         let open = |data: &[OsString]| -> Result<Vectors> {

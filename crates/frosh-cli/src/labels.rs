@@ -26,24 +26,24 @@ pub(crate) struct Labels {
 }
 
 impl LabelArgs {
-    /// Reads the labels for this ground; nothing where none are asked for.
-    pub(crate) fn open(&self, ground: &EvalSet) -> Result<Option<Labels>> {
+    /// Reads the labels for this evaluation set; nothing where none are asked for.
+    pub(crate) fn open(&self, eval_set: &EvalSet) -> Result<Option<Labels>> {
         if self.labels.is_empty() {
             return Ok(None);
         }
         let base = read(&self.labels)?;
         // A base that does not tell its rows was counted where rows are held out.
-        if let Some(rows) = ground.rows() {
+        if let Some(rows) = eval_set.rows() {
             check(&self.labels, base.len(), rows, "the base")?;
         }
-        let held = ground.held();
+        let held = eval_set.held();
         let of_queries = match (held.is_empty(), self.query_labels.is_empty()) {
             (true, false) => {
                 let labels = read(&self.query_labels)?;
                 check(
                     &self.query_labels,
                     labels.len(),
-                    ground.queries()?.len() as u64,
+                    eval_set.queries()?.len() as u64,
                     "--queries",
                 )?;
                 labels
@@ -64,8 +64,8 @@ impl LabelArgs {
     }
 
     /// Compares the labels with the rows of the base once those are known for certain.
-    pub(crate) fn check(&self, labels: &Labels, ground: &EvalSet, rows: usize) -> Result<()> {
-        let held = ground.held().len();
+    pub(crate) fn check(&self, labels: &Labels, eval_set: &EvalSet, rows: usize) -> Result<()> {
+        let held = eval_set.held().len();
         check(&self.labels, labels.base.len() + held, (rows + held) as u64, "the base")
     }
 }

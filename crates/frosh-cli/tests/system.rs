@@ -145,6 +145,9 @@ fn names_may_be_any_bytes() {
     frosh("search model codes --queries NAME -k 1 --rerank NAME");
     frosh("eval model --base NAME");
     frosh("convert NAME plain.npy x.csv");
+    frosh("index build model NAME -o index");
+    frosh("index add index NAME");
+    frosh("index search index --queries NAME -k 1");
     ok(dir.path(), "train plain.npy --bits 8 -o other --quiet");
     let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
     assert!(bytes("model") == bytes("other"));

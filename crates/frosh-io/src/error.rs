@@ -78,7 +78,7 @@ impl Error {
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // FactorColumn control characters: those without width, and those that turn the direction of writing.
+        // Besides control characters: those without width, and those that turn the direction of writing.
         let hidden = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
         if c.is_control() || hidden {
             out.extend(c.escape_default());

@@ -239,7 +239,7 @@ macro_rules! print_float {
                 let $v = self;
                 let mut buffer = zmij::Buffer::new();
                 let digits = buffer.format($wide).as_bytes();
-                // AtomicFile numbers need no fraction.
+                // Whole numbers need no fraction.
                 text.extend_from_slice(digits.strip_suffix(b".0").unwrap_or(digits));
             }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 const DIM: usize = 12;
 const ROWS: usize = 700;
 
-/// AtomicFile numbers from 0 to 100, which every format can hold. No column is zero throughout.
+/// Whole numbers from 0 to 100, which every format can hold. No column is zero throughout.
 fn number(i: usize) -> f64 {
     ((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as f64 % 101.0
 }

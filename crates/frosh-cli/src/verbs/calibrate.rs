@@ -1,7 +1,7 @@
 //! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
 
 use crate::args::{Common, names};
-use crate::eval_set::{self, GroundArgs};
+use crate::eval_set::{self, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -39,7 +39,7 @@ pub(crate) struct Calibrate {
           value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Vec<Ranking>,
     #[command(flatten)]
-    ground: GroundArgs,
+    eval_set: EvalSetArgs,
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -74,19 +74,19 @@ impl Calibrate {
             _ => bail!("{}: is neither a model nor a sketch", self.file.display()),
         };
         let (dim, metric) = (hashers[0].dim(), hashers[0].metric());
-        let ground = self.ground.open(dim, &self.file.display().to_string(), common)?;
+        let eval_set = self.eval_set.open(dim, &self.file.display().to_string(), common)?;
         let k = self.k as usize;
-        let near = ground.nearest(k, metric, &pool)?;
+        let near = eval_set.nearest(k, metric, &pool)?;
         let mut lines = Vec::new();
         let mut base = 0;
         for hasher in &hashers {
             let rankings = eval_set::rankings(&self.rank, hasher);
-            let codes = ground.encode(hasher, &pool, rankings.contains(&Ranking::Estimated))?;
+            let codes = eval_set.encode(hasher, &pool, rankings.contains(&Ranking::Estimated))?;
             base = codes.len();
             if base < k {
                 bail!("the base has only {base} rows beside the queries: ask for a smaller -k");
             }
-            let asked = hasher.queries(&pool, ground.queries()?)?;
+            let asked = hasher.queries(&pool, eval_set.queries()?)?;
             for ranking in rankings {
                 let truth = Truth::Nearest(k);
                 let result = RankedEvaluation::new(&asked, &codes, ranking, truth, &near, &pool)?;
@@ -103,7 +103,7 @@ impl Calibrate {
                 });
             }
         }
-        let queries = ground.queries()?.len();
+        let queries = eval_set.queries()?.len();
         self.report(common, &lines, queries, base, start.elapsed().as_secs_f64())
     }
 

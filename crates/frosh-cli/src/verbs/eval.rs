@@ -1,7 +1,7 @@
 //! `frosh eval`: how good codes are, against exact neighbours or class labels.
 
 use crate::args::{Common, names};
-use crate::eval_set::{self, GroundArgs};
+use crate::eval_set::{self, EvalSetArgs};
 use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
@@ -30,7 +30,7 @@ pub(crate) struct Eval {
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[command(flatten)]
-    ground: GroundArgs,
+    eval_set: EvalSetArgs,
     /// What counts as relevant for MAP: a share of the base such as 2%, or a number of nearest rows
     #[arg(long, default_value = "2%", value_name = "N|N%", value_parser = truth)]
     truth: Truth,
@@ -74,20 +74,21 @@ impl Eval {
         let start = Instant::now();
         let hasher = Hasher::load(&self.model)?;
         let pool = Pool::new(common.threads)?;
-        let ground = self.ground.open(hasher.dim(), &self.model.display().to_string(), common)?;
-        let queries = ground.queries()?;
+        let eval_set =
+            self.eval_set.open(hasher.dim(), &self.model.display().to_string(), common)?;
+        let queries = eval_set.queries()?;
         let rankings = eval_set::rankings(&self.rank, &hasher);
-        let labels = self.labels.open(&ground)?;
-        let codes = ground.encode(&hasher, &pool, rankings.contains(&Ranking::Estimated))?;
+        let labels = self.labels.open(&eval_set)?;
+        let codes = eval_set.encode(&hasher, &pool, rankings.contains(&Ranking::Estimated))?;
         let known = match labels {
             Some(labels) => {
-                self.labels.check(&labels, &ground, codes.len())?;
+                self.labels.check(&labels, &eval_set, codes.len())?;
                 Known::Labels(labels)
             }
             None => {
                 let most = self.k.iter().max().map_or(0, |k| *k as usize).min(codes.len());
                 let deepest = self.truth.count(codes.len()).max(most);
-                Known::Neighbours(ground.nearest(deepest, hasher.metric(), &pool)?)
+                Known::Neighbours(eval_set.nearest(deepest, hasher.metric(), &pool)?)
             }
         };
         let asked = hasher.queries(&pool, queries)?;

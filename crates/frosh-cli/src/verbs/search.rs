@@ -42,7 +42,7 @@ pub(crate) struct Search {
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
     #[command(flatten)]
-    asking: QueryArgs,
+    query_args: QueryArgs,
 }
 
 impl Search {
@@ -66,9 +66,9 @@ impl Search {
             );
         }
         let pool = Pool::new(common.threads)?;
-        let asked = self.asking.read(&hasher, &self.model, &pool, common)?;
-        let (k, only) = (self.asking.k as usize, asked.only.as_ref());
-        if let Some(radius) = self.asking.radius {
+        let asked = self.query_args.read(&hasher, &self.model, &pool, common)?;
+        let (k, only) = (self.query_args.k as usize, asked.only.as_ref());
+        if let Some(radius) = self.query_args.radius {
             let queries = asked.queries.codes();
             let found = match only {
                 Some(only) => codes.within_among(&pool, queries, radius, only)?,
@@ -80,7 +80,7 @@ impl Search {
             let found = codes.ranked_among(&pool, &asked.queries, self.rank, k, only)?;
             return print_scored(common, &found, self.rank);
         }
-        let base = Vectors::open(&self.rerank, &self.asking.reading.options(false))?;
+        let base = Vectors::open(&self.rerank, &self.query_args.reading.options(false))?;
         check_dim(&hasher, &self.model, &base)?;
         if let Some(rows) = base.rows().filter(|rows| *rows != codes.len() as u64) {
             bail!(

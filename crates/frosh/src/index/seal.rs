@@ -43,7 +43,7 @@ pub(super) struct Seal {
 
 enum Sums {
     /// Of the whole array, as `index.json` has it.
-    AtomicFile(String),
+    Whole(String),
     /// Of each block, as little-endian numbers.
     Blocks(Bytes),
 }
@@ -51,7 +51,7 @@ enum Sums {
 impl Seal {
     /// An array with one checksum.
     pub(super) fn whole(path: PathBuf, sum: String) -> Self {
-        Self::new(path, Sums::AtomicFile(sum), 1)
+        Self::new(path, Sums::Whole(sum), 1)
     }
 
     /// An array whose blocks have these checksums.
@@ -77,7 +77,7 @@ impl Seal {
     /// How many blocks an array has here.
     fn count(&self) -> usize {
         match &self.sums {
-            Sums::AtomicFile(_) => 1,
+            Sums::Whole(_) => 1,
             Sums::Blocks(sums) => sums.len() / 8,
         }
     }
@@ -85,7 +85,7 @@ impl Seal {
     /// Whether a block is as it was written.
     fn fits(&self, array: &[u8], block: usize) -> bool {
         match &self.sums {
-            Sums::AtomicFile(sum) => column::checksum(array) == *sum,
+            Sums::Whole(sum) => column::checksum(array) == *sum,
             Sums::Blocks(sums) => {
                 let from = block * BLOCK;
                 let bytes = &array[from..array.len().min(from + BLOCK)];
@@ -100,7 +100,7 @@ impl Seal {
             return Ok(());
         }
         let range = match &self.sums {
-            Sums::AtomicFile(_) => 0..1,
+            Sums::Whole(_) => 0..1,
             Sums::Blocks(_) => bytes.start / BLOCK..bytes.end.div_ceil(BLOCK),
         };
         for block in range {

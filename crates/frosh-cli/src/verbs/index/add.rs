@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Hasher, IndexWriter, Pool, StoredVectors};
 use frosh_io::{Vectors, for_values, rows};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ use std::time::Instant;
   frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
   frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
 
-FactorColumn each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
+Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
 pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -59,7 +60,7 @@ pub(super) struct Add {
 struct Input {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
-    data: Vec<String>,
+    data: Vec<OsString>,
     /// Files of ids, one for each row: one a line, or a .npy array of integers. Without them rows are numbered
     #[arg(long, num_args = 1.., value_name = "FILE")]
     ids: Vec<PathBuf>,

@@ -32,16 +32,16 @@ pub(super) struct IndexSearch {
     #[arg(long)]
     no_verify: bool,
     #[command(flatten)]
-    asking: QueryArgs,
+    query_args: QueryArgs,
 }
 
 impl IndexSearch {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
         let index = Index::open(&self.index)?.verify(!self.no_verify);
         let pool = Pool::new(common.threads)?;
-        let asked = self.asking.read(index.hasher(), &self.index, &pool, common)?;
-        let (k, only) = (self.asking.k as usize, asked.only.as_ref());
-        if let Some(radius) = self.asking.radius {
+        let asked = self.query_args.read(index.hasher(), &self.index, &pool, common)?;
+        let (k, only) = (self.query_args.k as usize, asked.only.as_ref());
+        if let Some(radius) = self.query_args.radius {
             return print_near(common, &index.within(&pool, &asked.queries, radius, only)?);
         }
         let best = if index.has_factors() { Ranking::Estimated } else { Ranking::Asymmetric };

@@ -227,7 +227,7 @@ fn after_a_refused_row_the_stream_stands_before_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// AtomicFile numbers, so that ties abound and both sums are exact.
+    /// Whole numbers, so that ties abound and both sums are exact.
     #[test]
     fn whole_numbers_in_any_shape(
         (dim, queries, base) in (1usize..9).prop_flat_map(|dim| {

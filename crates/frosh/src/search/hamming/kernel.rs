@@ -48,7 +48,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// AtomicFile rows of `width` bytes.
+    /// Whole rows of `width` bytes.
     pub(crate) fn new(data: &'a [u8], width: usize) -> Self {
         assert!(width > 0 && data.len().is_multiple_of(width), "whole rows");
         Self { data, width }

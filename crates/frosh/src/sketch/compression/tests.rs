@@ -39,7 +39,7 @@ fn whole_numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| stream.below(41) as f32 - 20.0).collect()
 }
 
-/// What the block makes of rows, and of the same rows by the dense matrix. AtomicFile numbers make both
+/// What the block makes of rows, and of the same rows by the dense matrix. Whole numbers make both
 /// exact, so they must be equal to the bit.
 fn compare(kind: Kind, q: usize, m: usize, d: usize, rows: usize, cuts: usize, pool: &Pool) {
     let mut block = Block::new(kind, d, q, m, 5, 3);
