@@ -1,5 +1,12 @@
 //! The finished hash function: mean, projection W, rotation. It encodes and never changes.
 //!
+//! | type | is |
+//! |---|---|
+//! | [`Hasher`] | the model: encodes rows to [`Codes`](crate::Codes), makes [`Queries`](crate::Queries) ready, saves |
+//! | [`Rotation`] | how directions are rotated before their signs are taken |
+//!
+//! A hasher is made by [`Sketch::hasher`](crate::Sketch::hasher).
+//!
 //! **Equation.** bit_k = 1 if (x - phi) . w_k > 0, with phi the mean and w_k the columns of W = V_r R:
 //! the r leading right singular vectors of the sketch (line 11 of Algorithm 1), rotated.
 //!

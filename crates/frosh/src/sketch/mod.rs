@@ -1,4 +1,14 @@
-//! What was learned: mergeable, saveable, ready to make hashers.
+//! Learning: one pass over rows, in memory that does not grow with their number.
+//!
+//! | type | is |
+//! |---|---|
+//! | [`Config`] | how to learn: dimension, [`Method`], rows of the sketch, seed, worker, threads |
+//! | [`Sketcher`] | the learner: takes batches of any size; its state can be saved and goes on bit for bit |
+//! | [`Sketch`] | what was learned: merges with others, saves, makes [`Hasher`](crate::Hasher)s |
+//! | [`Certificate`] | what is certain about the error of a sketch |
+//!
+//! The stages of the paper are files of this folder: centring, compression (SRHT or sparse embedding), frequent directions, and,
+//! not in the paper, a reservoir of sampled rows.
 //!
 //! **Algorithm 3 (DFROSH)** is [`Sketch::merge`]: every worker sends its rows B_i, mean mu_i and count
 //! n_i; the centre inserts all B_i into one sketch of frequent directions, with one row more for each
