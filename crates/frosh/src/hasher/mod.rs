@@ -2,7 +2,7 @@
 //!
 //! | type | is |
 //! |---|---|
-//! | [`Hasher`] | the model: encodes rows to [`Codes`], makes [`Queries`] ready, saves |
+//! | [`Hasher`] | the model: encodes rows to [`Codes`], makes [`Queries`](crate::Queries) ready, saves |
 //! | [`Rotation`] | how directions are rotated before their signs are taken |
 //!
 //! A hasher is made by [`Sketch::hasher`](crate::Sketch::hasher).
