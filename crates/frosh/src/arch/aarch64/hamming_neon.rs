@@ -58,7 +58,7 @@ unsafe fn distances_by<const WIDTH: usize>(query: &[u8], table: Table<'_>, out: 
     let full = table.len() / 16 * 16;
     // SAFETY: rows up to `full` are in the table, `out` is as long.
     unsafe {
-        let query = atomic_file::<WIDTH>(query);
+        let query = whole::<WIDTH>(query);
         for i in (0..full).step_by(16) {
             let mut found = [0; 16];
             let near = sixteen::<WIDTH>(query, table.data().as_ptr().add(i * WIDTH));
@@ -92,7 +92,7 @@ unsafe fn seek_by<const WIDTH: usize>(
     let turns = Turns::new(table);
     // SAFETY: the loop stays among whole groups of the table.
     unsafe {
-        let near = atomic_file::<WIDTH>(query);
+        let near = whole::<WIDTH>(query);
         // No distance reaches 255.
         let limits = vdupq_n_u8(limit.min(255) as u8);
         for turn in from..turns.whole {
