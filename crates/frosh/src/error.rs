@@ -108,6 +108,16 @@ pub enum Error {
         /// The next step.
         advice: &'static str,
     },
+    /// A ranking that needs something the queries do not have.
+    #[error("the {ranking} ranking needs {needs}; {advice}")]
+    Ranking {
+        /// Name of the ranking.
+        ranking: &'static str,
+        /// What is missing.
+        needs: &'static str,
+        /// The next step.
+        advice: &'static str,
+    },
     /// Codes made by different hashers were compared.
     #[error(
         "codes of different hashers cannot be compared: {left} and {right}; encode both with one model"

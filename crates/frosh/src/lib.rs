@@ -52,7 +52,7 @@ mod storage;
 
 pub use error::{Error, Result};
 #[doc(inline)]
-pub use evaluation::{CurvePoint, Evaluation, ExactSearch, Found, RankedEvaluation, Tally, Truth};
+pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tally, Truth};
 #[doc(inline)]
 pub use hasher::{Hasher, Rotation};
 #[doc(inline)]
@@ -60,7 +60,9 @@ pub use index::{Index, IndexWriter, NewRows, StoredVectors};
 pub use pool::Pool;
 pub use rows::{Element, Metric, Rows};
 #[doc(inline)]
-pub use search::{Codes, HasherId, IdSet, MultiIndex, Neighbour, Queries, Ranking, Scored};
+pub use search::{
+    Codes, HasherId, Hit, IdSet, MultiIndex, Queries, QuerySet, Ranking, Rerank, Search,
+};
 #[doc(inline)]
 pub use sketch::{Certificate, Config, Method, ShrinkIndex, Sketch, Sketcher};
 pub use storage::atomic_file::AtomicFile;

@@ -4,8 +4,14 @@
 //! the same bytes on one thread and on many.
 
 use crate::error::{Error, Result};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+
+thread_local! {
+    /// The pool of the innermost [`Pool::install`] on this thread.
+    static CURRENT: RefCell<Option<Pool>> = const { RefCell::new(None) };
+}
 
 /// A number of threads. Cloning shares them.
 ///
@@ -51,6 +57,38 @@ impl Pool {
             // Where threads cannot be had, the calling one does the work.
             Self::new(cores).unwrap_or(Self::ONE)
         })
+    }
+
+    /// Runs `work`, in which every call of this library uses the threads of this pool; elsewhere calls use
+    /// [`Pool::all`]. A [`Sketcher`](crate::Sketcher), an [`ExactSearch`](crate::ExactSearch) and an
+    /// [`IndexWriter`](crate::IndexWriter) keep the pool that they were made in. `work` itself runs on the calling thread.
+    ///
+    /// ```
+    /// use frosh::{Config, Pool, Rows, Sketcher};
+    /// # let values: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
+    /// let codes = Pool::new(2)?.install(|| {
+    ///     let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
+    ///     sketcher.push(Rows::new(&values, 32)?)?;
+    ///     sketcher.finish().hasher(16)?.encode(Rows::new(&values, 32)?)
+    /// })?;
+    /// assert_eq!(codes.len(), 100);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
+        /// Restores the pool of before, even after a panic.
+        struct Restore(Option<Pool>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.replace(Some(self.clone())));
+        work()
+    }
+
+    /// The pool of the innermost [`Pool::install`] around this call, or [`Pool::all`].
+    pub fn current() -> Self {
+        CURRENT.with_borrow(Clone::clone).unwrap_or_else(|| Self::all().clone())
     }
 
     /// How many threads.
@@ -110,7 +148,7 @@ impl Pool {
     }
 
     /// Runs `work` inside a rayon pool of this size, for code that uses rayon itself.
-    pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    pub(crate) fn in_rayon<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         static ALONE: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
         let alone =
             || ALONE.get_or_init(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());

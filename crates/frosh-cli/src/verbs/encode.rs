@@ -5,7 +5,7 @@ use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{AtomicFile, Codes, Hasher, Pool};
+use frosh::{AtomicFile, Codes, Hasher};
 use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
 use serde_json::json;
 use std::ffi::OsString;
@@ -51,7 +51,6 @@ impl Encode {
         check_dim(&hasher, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
         check_distinct(&self.output, inputs)?;
-        let pool = Pool::new(common.threads)?;
         let bytes = hasher.bits().div_ceil(8);
         let mut sink = self.sink(bytes, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
@@ -59,7 +58,7 @@ impl Encode {
         let mut batches = vectors.batches();
         let mut total = 0u64;
         while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
-            let codes = encode(&hasher, &pool, batch, self.factors)?;
+            let codes = encode(&hasher, batch, self.factors)?;
             total += codes.len() as u64;
             match &mut sink {
                 Sink::Codes(None) => sink = Sink::Codes(Some(codes)),
@@ -142,10 +141,10 @@ impl Encode {
 }
 
 /// The codes of a batch.
-pub(crate) fn encode(hasher: &Hasher, pool: &Pool, batch: &Batch, factors: bool) -> Result<Codes> {
+pub(crate) fn encode(hasher: &Hasher, batch: &Batch, factors: bool) -> Result<Codes> {
     let codes = for_values!(batch.values(), v => {
         let rows = rows(v, batch.dim());
-        if factors { hasher.encode_with_factors(pool, rows) } else { hasher.encode_on(pool, rows) }
+        if factors { hasher.encode_with_factors(rows) } else { hasher.encode(rows) }
     });
     codes.map_err(|e| batch.explain(e, 0).without_skipping().into())
 }

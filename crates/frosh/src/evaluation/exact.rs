@@ -29,9 +29,9 @@
 //! beginning of a longer one.
 //!
 //! ```
-//! use frosh::{ExactSearch, Metric, Pool, Rows};
+//! use frosh::{ExactSearch, Metric, Rows};
 //! let queries = [0.0f32, 0.0, 5.0, 5.0];
-//! let mut search = ExactSearch::new(Rows::new(&queries, 2)?, 2, Metric::L2, Pool::all())?;
+//! let mut search = ExactSearch::new(Rows::new(&queries, 2)?, 2, Metric::L2)?;
 //! search.push(Rows::new(&[5.0f32, 4.0, 1.0, 0.0], 2)?)?;
 //! search.push(Rows::new(&[0u8, 1, 9, 9], 2)?)?;
 //! let found = search.finish();
@@ -44,9 +44,9 @@
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{self, Element, Metric, Rows};
+use crate::search::options::Hit;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use std::cmp::Ordering;
 
 /// Queries that share a product: as many as a word has bits.
 const GROUP: usize = 64;
@@ -60,21 +60,6 @@ const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
 const ROUNDING: f64 = 8.0 * UNIT;
 /// More than underflow can take from a product of rows, 2^-100.
 const UNDERFLOW: f64 = 1.0 / (1u128 << 100) as f64;
-
-/// A row that an exact search found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
-    /// Squared Euclidean distance; for cosine that of the rows scaled to length 1, which is 2 - 2 cos.
-    pub distance: f64,
-    /// Row number in the stream.
-    pub id: u64,
-}
-
-impl Found {
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
-        self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
-    }
-}
 
 /// Finds the exact nearest neighbours of some queries in a stream of rows.
 #[derive(Debug)]
@@ -92,12 +77,8 @@ pub struct ExactSearch {
 
 impl ExactSearch {
     /// Makes ready to look for the `k` rows nearest to each of `queries`.
-    pub fn new<T: Element>(
-        queries: Rows<'_, T>,
-        k: usize,
-        metric: Metric,
-        pool: &Pool,
-    ) -> Result<Self> {
+    pub fn new<T: Element>(queries: Rows<'_, T>, k: usize, metric: Metric) -> Result<Self> {
+        let pool = Pool::current();
         rows::check(&queries)?;
         let (dim, n) = (queries.dim(), queries.len());
         let mut exact = vec![0f64; n * dim];
@@ -118,7 +99,7 @@ impl ExactSearch {
             }
             made.push(Group::new(exact.to_vec(), centred, dim, k));
         }
-        let (pool, groups, block) = (pool.clone(), made, Block::default());
+        let (groups, block) = (made, Block::default());
         Ok(Self { k, dim, metric, pool, reference, groups, block, rows: 0 })
     }
 
@@ -179,11 +160,11 @@ impl ExactSearch {
 
     /// For each query the nearest rows, nearest first, equal ones by id; fewer than k where there were
     /// fewer rows.
-    pub fn finish(mut self) -> Vec<Vec<Found>> {
+    pub fn finish(mut self) -> Vec<Vec<Hit>> {
         let best = self.groups.iter_mut().flat_map(|g| &mut g.best).collect();
         self.pool.each(best, |best: &mut Best| {
             best.prune(self.k);
-            best.found.sort_unstable_by(Found::order);
+            best.found.sort_unstable();
         });
         self.groups.into_iter().flat_map(|g| g.best).map(|best| best.found).collect()
     }
@@ -204,7 +185,7 @@ struct Block {
 #[derive(Debug)]
 struct Best {
     /// All candidates; at least the k nearest.
-    found: Vec<Found>,
+    found: Vec<Hit>,
     /// Nothing at this distance or beyond can be among the nearest.
     limit: f64,
 }
@@ -213,7 +194,7 @@ impl Best {
     fn offer(&mut self, distance: f64, id: u64, k: usize) {
         // A row at the limit comes after k others, all of smaller id.
         if distance < self.limit {
-            self.found.push(Found { distance, id });
+            self.found.push(Hit { distance, id });
             // Seldom enough to be cheap, often enough that the limit stays sharp.
             if self.found.len() >= k.saturating_add(k / 4 + 32) {
                 self.prune(k);
@@ -223,7 +204,7 @@ impl Best {
 
     fn prune(&mut self, k: usize) {
         if k > 0 && self.found.len() > k {
-            let (_, last, _) = self.found.select_nth_unstable_by(k - 1, Found::order);
+            let (_, last, _) = self.found.select_nth_unstable(k - 1);
             self.limit = last.distance;
             self.found.truncate(k);
         }
@@ -307,7 +288,7 @@ impl Group {
 }
 
 /// |x - q|^2 by the definition.
-fn square_distance(x: &[f64], q: &[f64]) -> f64 {
+pub(crate) fn square_distance(x: &[f64], q: &[f64]) -> f64 {
     let (x, x_rest) = x.as_chunks::<8>();
     let (q, q_rest) = q.as_chunks::<8>();
     let mut parts = [0f64; 8];

@@ -25,7 +25,7 @@
 //! let (queries, base) = (rows.slice(0..20), rows.slice(20..1000));
 //! let truth = Truth::TopShare(0.02);
 //!
-//! let mut search = ExactSearch::new(queries, truth.count(980), Metric::L2, Pool::all())?;
+//! let mut search = ExactSearch::new(queries, truth.count(980), Metric::L2)?;
 //! search.push(base)?;
 //! let nearest: Vec<Vec<u64>> =
 //!     search.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
@@ -34,7 +34,7 @@
 //! sketcher.push(base)?;
 //! let hasher = sketcher.finish().hasher(8)?;
 //! let (queries, base) = (hasher.encode(queries)?, hasher.encode(base)?);
-//! let evaluation = Evaluation::by_neighbours(&queries, &base, truth, &nearest, Pool::all())?;
+//! let evaluation = Evaluation::by_neighbours(&queries, &base, truth, &nearest)?;
 //! assert!(evaluation.map() > 0.1, "{}", evaluation.map());
 //! assert!(evaluation.recall_after_reranking(10, 100) >= evaluation.recall(10));
 //! println!("MAP (a) {:.3}, truth: {}", evaluation.map(), evaluation.truth());
@@ -46,7 +46,8 @@ mod measures;
 mod ranked;
 mod scan;
 
-pub use exact::{ExactSearch, Found};
+pub use exact::ExactSearch;
+pub(crate) use exact::square_distance;
 pub use measures::{CurvePoint, Tally};
 pub use ranked::RankedEvaluation;
 
@@ -130,7 +131,6 @@ impl Evaluation {
         base: &Codes,
         truth: Truth,
         neighbours: &[Vec<u64>],
-        pool: &Pool,
     ) -> Result<Self> {
         base.check_same_hasher(queries)?;
         let (bits, n) = (base.bits(), base.len());
@@ -151,8 +151,9 @@ impl Evaluation {
             }
             Listed::new(&neighbours[q], q, n, bits)
         };
-        let scanned =
-            scan::scan(queries, base, pool, start, Listed::visit, |state| state.end(count))?;
+        let scanned = scan::scan(queries, base, &Pool::current(), start, Listed::visit, |state| {
+            state.end(count)
+        })?;
         Self::assemble(truth, bits, n, scanned)
     }
 
@@ -162,7 +163,6 @@ impl Evaluation {
         base: &Codes,
         query_labels: &[u32],
         base_labels: &[u32],
-        pool: &Pool,
     ) -> Result<Self> {
         base.check_same_hasher(queries)?;
         let (bits, n) = (base.bits(), base.len());
@@ -174,7 +174,7 @@ impl Evaluation {
             }
         };
         let end = |(_, tally)| Query { tally, ranks: Vec::new() };
-        let scanned = scan::scan(queries, base, pool, start, visit, end)?;
+        let scanned = scan::scan(queries, base, &Pool::current(), start, visit, end)?;
         Self::assemble(Truth::Labels, bits, n, scanned)
     }
 

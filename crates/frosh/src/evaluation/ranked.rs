@@ -33,7 +33,6 @@ impl RankedEvaluation {
         ranking: Ranking,
         truth: Truth,
         neighbours: &[Vec<u64>],
-        pool: &Pool,
     ) -> Result<Self> {
         let n = Self::check(queries, base, ranking)?;
         let relevant = truth.count(n);
@@ -64,7 +63,7 @@ impl RankedEvaluation {
         }
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
         let jobs = places.iter_mut().enumerate().collect();
-        pool.each(jobs, |(query, places)| {
+        Pool::current().each(jobs, |(query, places)| {
             let place = ranks(base, queries, query, ranking);
             *places = neighbours[query].iter().map(|id| place[*id as usize]).collect();
         });
@@ -78,13 +77,12 @@ impl RankedEvaluation {
         ranking: Ranking,
         query_labels: &[u32],
         base_labels: &[u32],
-        pool: &Pool,
     ) -> Result<Self> {
         let n = Self::check(queries, base, ranking)?;
         super::check_labels(query_labels, queries.len(), base_labels, n)?;
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
         let jobs = places.iter_mut().zip(query_labels).enumerate().collect();
-        pool.each(jobs, |(query, (places, label))| {
+        Pool::current().each(jobs, |(query, (places, label))| {
             let place = ranks(base, queries, query, ranking);
             let own = base_labels.iter().zip(place).filter(|(other, _)| *other == label);
             *places = own.map(|(_, place)| place).collect();

@@ -28,7 +28,7 @@
 //! let hasher = sketch.hasher_with(16, Rotation::Random)?;
 //! let codes = hasher.encode(Rows::new(&data, 32)?)?;
 //! let hits = codes.nearest(&codes, 3)?;
-//! assert_eq!(hits[5][0].distance, 0);
+//! assert_eq!(hits[5][0].distance, 0.0);
 //! # Ok::<(), frosh::Error>(())
 //! ```
 
@@ -190,12 +190,8 @@ impl Sketch {
     /// A hasher of `bits` bits. For LSH, whose directions are random already, the rotation must be
     /// [`Rotation::None`].
     pub fn hasher_with(&self, bits: usize, rotation: Rotation) -> Result<Hasher> {
-        self.hasher_on(Pool::all(), bits, rotation)
-    }
-
-    /// [`Sketch::hasher_with`] on these threads.
-    pub fn hasher_on(&self, pool: &Pool, bits: usize, rotation: Rotation) -> Result<Hasher> {
         self.check_bits(bits, rotation)?;
+        let pool = &Pool::current();
         let (w, values, rank) = if self.method == Method::Lsh {
             (self.gaussian(bits), Vec::new(), 0)
         } else {
@@ -263,7 +259,7 @@ impl Sketch {
                     let v = linalg::single(v.as_ref());
                     sample = self.sample_along(pool, usize::MAX, v.as_ref());
                 }
-                pool.install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
+                pool.in_rayon(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
         };
         let mut w = Mat::zeros(v.nrows(), r);
@@ -380,10 +376,12 @@ impl Hasher {
         self.id
     }
 
-    /// Codes of rows, on every core; none for no rows. Rows of another dimension are refused, and so is a row with a value
-    /// that is not finite or too large.
+    /// Codes of rows; none for no rows. A row's code does not depend on the rows beside it. Rows of another dimension are
+    /// refused, and so is a row with a value that is not finite or too large.
     pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
-        self.encode_on(Pool::all(), rows)
+        let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
+        self.each_block(&Pool::current(), rows, &mut data, &mut [], &mut [], |_, _, _| {})?;
+        Ok(Codes::new(self.facts.bits, self.id, data))
     }
 
     /// Whether codes with factors can be made: the model was fitted with a sample of rows.
@@ -400,15 +398,8 @@ impl Hasher {
         self.scales
     }
 
-    /// Codes of rows, on the threads of `pool`. A row's code does not depend on the rows beside it.
-    pub fn encode_on<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
-        let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
-        self.each_block(pool, rows, &mut data, &mut [], &mut [], |_, _, _| {})?;
-        Ok(Codes::new(self.facts.bits, self.id, data))
-    }
-
     /// Codes with a byte of factors beside each (two for models of an earlier time), for [`Ranking::Estimated`](crate::Ranking::Estimated).
-    pub fn encode_with_factors<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
+    pub fn encode_with_factors<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
         let advice = "fit the model from a sketch with a reservoir of rows";
         let scales = self.scales.ok_or_else(|| estimator::missing("the model", advice))?;
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
@@ -418,7 +409,7 @@ impl Hasher {
         let work = |norm, projections: &[f32], out: &mut [u8]| {
             scales.encode(Factors::new(norm, projections, share, residual), out);
         };
-        self.each_block(pool, rows, &mut data, &mut beside, &mut [], work)?;
+        self.each_block(&Pool::current(), rows, &mut data, &mut beside, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);
         codes.factors = Some(FactorColumn { bytes: width, data: beside.into() });
         Ok(codes)

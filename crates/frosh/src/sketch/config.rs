@@ -53,7 +53,6 @@ pub struct Config {
     pub(crate) metric: Metric,
     pub(crate) reservoir_rows: usize,
     pub(crate) shrink_index: ShrinkIndex,
-    pub(crate) threads: usize,
 }
 
 /// Largest dimension taken: keeps every size computation far from overflow.
@@ -80,7 +79,6 @@ impl Config {
             metric: Metric::default(),
             reservoir_rows: reservoir::DEFAULT_ROWS,
             shrink_index: ShrinkIndex::default(),
-            threads: 0,
         }
     }
 
@@ -140,12 +138,6 @@ impl Config {
     /// Which singular value a shrink takes off.
     pub fn shrink_index(mut self, index: ShrinkIndex) -> Self {
         self.shrink_index = index;
-        self
-    }
-
-    /// Threads to work on; 0, the default, is one for every core. Results do not depend on it.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
         self
     }
 

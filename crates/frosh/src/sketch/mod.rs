@@ -167,7 +167,11 @@ impl Sketch {
     /// Estimated scatter along the principal directions, descending: the squared singular values of
     /// the sketch. Frequent directions only ever underestimates, by at most the certificate.
     pub fn spectrum(&self) -> Vec<f64> {
-        linalg::eigen(self.gram(Pool::all()).as_ref()).0.into_iter().map(|v| v.max(0.0)).collect()
+        linalg::eigen(self.gram(&Pool::current()).as_ref())
+            .0
+            .into_iter()
+            .map(|v| v.max(0.0))
+            .collect()
     }
 
     /// For each of `ks`: which share of the sampled rows' scatter about the mean the k leading directions hold;
@@ -177,7 +181,7 @@ impl Sketch {
         if self.reservoir.len() == 0 || self.method == Method::Lsh {
             return None;
         }
-        let pool = Pool::all();
+        let pool = &Pool::current();
         let vectors = self.principal(pool, most).vectors;
         let vectors = linalg::single(vectors.as_ref());
         let (mut total, mut shares) = (0f64, vec![0f64; most]);
@@ -217,19 +221,12 @@ impl Sketch {
 
     /// One sketch of all the rows that the given sketches have seen (DFROSH).
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
-        Self::merge_on(Pool::all(), sketches)
-    }
-
-    /// [`Sketch::merge`] on these threads.
-    pub fn merge_on<'a>(
-        pool: &Pool,
-        sketches: impl IntoIterator<Item = &'a Sketch>,
-    ) -> Result<Sketch> {
+        let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
         parts.sort_by(|a, b| a.workers.cmp(&b.workers));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
         for other in others {
-            first.check_like(other)?;
+            first.check_mergeable(other)?;
         }
         let rows = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.rows));
         if rows.is_none_or(|rows| rows > MAX_ROWS) {
@@ -280,7 +277,8 @@ impl Sketch {
         }
     }
 
-    fn check_like(&self, other: &Sketch) -> Result<()> {
+    /// Checks that two sketches can be merged; the error names what differs.
+    pub fn check_mergeable(&self, other: &Sketch) -> Result<()> {
         let differ = |what, left: &dyn ToString, right: &dyn ToString| {
             let (left, right) = (left.to_string(), right.to_string());
             if left == right { Ok(()) } else { Err(Error::Merge { what, left, right }) }

@@ -68,7 +68,7 @@ impl Sketcher {
     /// A learner that has seen nothing.
     pub fn new(config: Config) -> Result<Self> {
         let m = config.resolved_block_rows()?;
-        let pool = Pool::new(config.threads)?;
+        let pool = Pool::current();
         let (dim, l) = (config.dim, config.sketch_rows);
         let kind = match config.method {
             Method::Frosh => Some(Kind::Srht),
@@ -122,13 +122,6 @@ impl Sketcher {
     /// Sets the note.
     pub fn set_note(&mut self, note: impl Into<String>) {
         self.note = note.into();
-    }
-
-    /// Goes on with another number of threads, which files do not remember; 0 is one for every core.
-    pub fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.pool = Pool::new(threads)?;
-        self.config.threads = threads;
-        Ok(())
     }
 
     /// Heap bytes in use.
