@@ -61,7 +61,8 @@ pub use pool::Pool;
 pub use rows::{Element, Metric, Rows};
 #[doc(inline)]
 pub use search::{
-    Codes, HasherId, Hit, IdSet, MultiIndex, Queries, QuerySet, Ranking, Rerank, Search,
+    Codes, CodesWriter, HasherId, Hit, IdSet, MultiIndex, Queries, QuerySet, Ranking, Rerank,
+    Search,
 };
 #[doc(inline)]
 pub use sketch::{Certificate, Config, Method, ShrinkIndex, Sketch, Sketcher};

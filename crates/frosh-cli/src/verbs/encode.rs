@@ -5,7 +5,7 @@ use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{AtomicFile, Codes, Hasher};
+use frosh::{Codes, CodesWriter, Hasher};
 use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
 use serde_json::json;
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ pub(crate) struct Encode {
 
 /// Where codes go.
 enum Sink {
-    Codes(Option<Codes>),
+    Codes(Box<CodesWriter>),
     Plain(Output),
 }
 
@@ -51,8 +51,7 @@ impl Encode {
         check_dim(&hasher, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
         check_distinct(&self.output, inputs)?;
-        let bytes = hasher.bits().div_ceil(8);
-        let mut sink = self.sink(bytes, vectors.rows())?;
+        let mut sink = self.sink(&hasher, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
@@ -61,9 +60,9 @@ impl Encode {
             let codes = encode(&hasher, batch, self.factors)?;
             total += codes.len() as u64;
             match &mut sink {
-                Sink::Codes(None) => sink = Sink::Codes(Some(codes)),
-                Sink::Codes(Some(all)) => all.append(&codes)?,
+                Sink::Codes(file) => file.push(&codes)?,
                 Sink::Plain(file) => {
+                    let bytes = codes.bytes_per_row();
                     file.write_values(&Values::U8(codes.as_bytes().to_vec()), bytes)?;
                 }
             }
@@ -71,18 +70,18 @@ impl Encode {
         }
         drop(progress);
         match sink {
-            Sink::Codes(Some(codes)) => codes.save(&self.output)?,
-            Sink::Codes(None) => bail!(
+            Sink::Codes(_) if total == 0 => bail!(
                 "{}: there are no rows to encode: the data is empty",
                 vectors.files()[0].path.display()
             ),
+            Sink::Codes(file) => drop(file.finish()?),
             Sink::Plain(file) => file.finish()?,
         }
         let elapsed = start.elapsed().as_secs_f64();
         self.report(common, &hasher, total, bytes_per_row, elapsed)
     }
 
-    fn sink(&self, bytes: usize, rows: Option<u64>) -> Result<Sink> {
+    fn sink(&self, hasher: &Hasher, rows: Option<u64>) -> Result<Sink> {
         let plain =
             self.output.as_os_str() == "-" || self.output.extension().is_some_and(|e| e == "npy");
         if plain && self.factors {
@@ -94,12 +93,12 @@ impl Encode {
             _ if self.output.as_os_str() == "-" => Format::Raw,
             Some("npy") => Format::Npy,
             _ => {
-                // A folder that is missing or locked shall be known before the work is done.
-                AtomicFile::begin(&self.output)?;
-                return Ok(Sink::Codes(None));
+                let file = CodesWriter::create(&self.output, hasher, self.factors, rows)?;
+                return Ok(Sink::Codes(Box::new(file)));
             }
         };
-        let target = Target { format, kind: Kind::U8, dim: bytes, rows, name: None };
+        let target =
+            Target { format, kind: Kind::U8, dim: hasher.bits().div_ceil(8), rows, name: None };
         Ok(Sink::Plain(Output::create(&self.output, &target)?))
     }
 

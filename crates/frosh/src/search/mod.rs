@@ -3,6 +3,7 @@
 //! | type | is |
 //! |---|---|
 //! | [`Codes`] | packed codes of rows, with the id of the model that made them |
+//! | [`CodesWriter`] | writes a file of codes batch by batch, in constant memory |
 //! | [`Queries`] | queries made ready: their codes, and their projections for float rankings |
 //! | [`Search`] | what to look for: k nearest or a radius, ranking, filter, re-ranking |
 //! | [`Hit`] | a row that was found: its id and its distance |
@@ -15,6 +16,7 @@
 //! same hits. `nearest(&queries, k)` is the short form.
 
 pub(crate) mod codes;
+mod codes_writer;
 pub(crate) mod hamming;
 pub(crate) mod options;
 pub(crate) mod ranking;
@@ -22,6 +24,7 @@ pub(crate) mod rerank;
 mod serialization;
 
 pub use codes::{Codes, HasherId};
+pub use codes_writer::CodesWriter;
 pub use hamming::{IdSet, MultiIndex};
 pub use options::{Hit, QuerySet, Search};
 pub use ranking::{Queries, Ranking};
