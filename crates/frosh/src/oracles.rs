@@ -173,16 +173,16 @@ fn captured_energy_equals_its_definition() {
         let sketch = sketch(config.reservoir_rows(400), &data);
         let hasher = sketch.hasher_with(8, Rotation::None).unwrap();
         let parts = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, 400, <[f32]>::to_vec);
-        let (mut whole, mut along) = (0.0, [0f64; 8]);
+        let (mut total, mut along) = (0.0, [0f64; 8]);
         for row in parts.concat().chunks_exact(DIM).map(double) {
-            whole += dot(&row, &row);
+            total += dot(&row, &row);
             for (k, sum) in along.iter_mut().enumerate() {
                 *sum += dot(&row, &double(hasher.direction(k))).powi(2);
             }
         }
         let got = sketch.captured_energy(&[1, 3, 8]).unwrap();
         for (k, got) in [1, 3, 8].into_iter().zip(got) {
-            let want = along[..k].iter().sum::<f64>() / whole;
+            let want = along[..k].iter().sum::<f64>() / total;
             assert!((got - want).abs() < 1e-4, "{method:?} {k}: {got} {want}");
         }
     }

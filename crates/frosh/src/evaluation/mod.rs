@@ -28,9 +28,11 @@
 //! MAP in the literature, and they are not comparable with each other:
 //!
 //! ```text
-//! (a) average precision    1/R  sum over groups of  k/t  sum_{i=1..t} (h + 1 + (i-1)(k-1)/(t-1)) / (N + i)
-//! (b) pooled area          trapezoids under (recall, precision) at radius 0, 1, 2, ...; counts pooled over queries
-//! (c) interpolated         mean over i = 0..100 of the best precision at recall i/100 or more
+//! (a) average precision   1/R  sum over groups of  k/t  sum_{i=1..t} (h + 1 + (i-1) b) / (N + i)
+//!                         with b = (k-1) / (t-1)
+//! (b) pooled area         trapezoids under (recall, precision) at radius 0, 1, 2, ...
+//!                         with counts summed over queries
+//! (c) interpolated        mean over i = 0..100 of the best precision at recall i/100 or more
 //! ```
 //!
 //! They are [`map`](Evaluation::map), [`pooled_area`](Evaluation::pooled_area) and

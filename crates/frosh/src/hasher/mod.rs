@@ -50,8 +50,8 @@
 //! # Cost
 //!
 //! Fitting: O(d l^2 + l^3 + s d r) for l sketch rows and s sampled rows, and O(s r^2 + r^3) for each of at most 50
-//! rounds of ITQ. Memory: a few matrices of d r doubles and of s r floats. Encoding: 2 d r operations a row; bits
-//! leave the product directly, so no projections are stored.
+//! rounds of ITQ. Memory: a few matrices of d r doubles and of s r floats. Encoding: 2 d r operations a row; the kernel of
+//! the product writes bits, so projections are not stored.
 
 pub(crate) mod estimator;
 mod polar;

@@ -110,14 +110,14 @@ impl Sketch {
             });
         });
         let mut moved = Mat::from_fn(d, r, |i, j| f64::from(moved[(i, j)]));
-        let whole = moved.squared_norm_l2();
+        let total = moved.squared_norm_l2();
         // Projected out twice: if C V lies nearly in the span of V, one pass leaves an error above rounding.
         for _ in 0..2 {
             let inside = product(v.transpose(), moved.as_ref());
             matmul(moved.as_mut(), Accum::Add, v, inside.as_ref(), -1.0, Par::Seq);
         }
         let (squares, vectors) = linalg::eigen(product(moved.transpose(), moved.as_ref()).as_ref());
-        let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * whole).count();
+        let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * total).count();
         let scaled = Mat::from_fn(r, kept, |i, j| vectors[(i, j)] / squares[j].sqrt());
         linalg::thin_q(product(moved.as_ref(), scaled.as_ref()))
     }

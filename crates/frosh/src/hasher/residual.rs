@@ -124,7 +124,7 @@ impl Sketch {
         let query_projections = along.subcols(0, QUERIES);
         let inside = product(along.transpose(), query_projections);
         let sums = signed_sums(pool, along, query_projections);
-        let (mut above, mut below) = (0f64, 0f64);
+        let (mut numerator, mut denominator) = (0f64, 0f64);
         for j in 0..QUERIES {
             let mut found: Vec<(f64, usize)> = (0..ROWS)
                 .filter(|i| *i != j)
@@ -137,11 +137,11 @@ impl Sketch {
             for i in near {
                 let left_out = f64::from(products[(i, j)]) - f64::from(inside[(i, j)]);
                 let predicted = rows[i].gain * f64::from(sums[(i, j)]) * rows[i].left_out;
-                above += left_out * predicted;
-                below += predicted * predicted;
+                numerator += left_out * predicted;
+                denominator += predicted * predicted;
             }
         }
-        if below > 0.0 { (above / below).clamp(0.0, 1.0) } else { 0.0 }
+        if denominator > 0.0 { (numerator / denominator).clamp(0.0, 1.0) } else { 0.0 }
     }
 
     /// `slope`, `slope / 2` or 0: the one with the best recall for other sampled rows as queries.
@@ -244,7 +244,7 @@ mod tests {
         let w: Vec<Vec<f64>> =
             (0..BITS).map(|k| hasher.direction(k).iter().map(double).collect()).collect();
         let u: Vec<Vec<f64>> = x.iter().map(|x| w.iter().map(|w| dot(x, w)).collect()).collect();
-        let (mut above, mut below) = (0.0, 0.0);
+        let (mut numerator, mut denominator) = (0.0, 0.0);
         for y in 0..QUERIES {
             let mut pairs: Vec<[f64; 3]> = (0..ROWS)
                 .filter(|i| *i != y)
@@ -259,11 +259,11 @@ mod tests {
                 .collect();
             pairs.sort_by(|a, b| a[0].total_cmp(&b[0]));
             for [_, left_out, p] in &pairs[..NEAR] {
-                above += left_out * p;
-                below += p * p;
+                numerator += left_out * p;
+                denominator += p * p;
             }
         }
-        above / below
+        numerator / denominator
     }
 
     #[test]

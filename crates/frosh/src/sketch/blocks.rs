@@ -124,7 +124,7 @@ impl State<'_> {
     fn join(&mut self, pool: &Pool, block: &mut Block, part: &mut Centering) {
         self.centering.take_block(part);
         let shift = self.centering.shift();
-        if self.directions.is_short_of(block.q) {
+        if self.directions.lacks_room_for(block.q) {
             self.directions.shrink(pool);
         }
         block.close(&shift, |rows| self.directions.append(pool, rows));

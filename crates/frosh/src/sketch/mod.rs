@@ -28,7 +28,8 @@
 //! ```text
 //! centre      g_i = y_i - c sum(y),   y_i = x_i - phi,   c = (1 - sqrt(tau / (tau + m))) / m
 //! compress    F = Phi G               Phi is q x m with q = l/2 and E[Phi'Phi] = I
-//! append      F to B; when B = U S V' is full:  B <- sqrt(max(S^2 - delta I, 0)) V',   delta = s_{l/2+1}^2
+//! append      F to B
+//! shrink      B <- sqrt(max(S^2 - delta I, 0)) V',   B = U S V',   delta = s_{l/2+1}^2     when B is full
 //! ```
 //!
 //! Here tau is the number of rows before the block and phi is their mean. OSH leaves out the compression. LSH

@@ -187,7 +187,7 @@ impl Saved for Sketcher {
             block.acc = file.f32s("accumulator", &[Some(rows), Some(dim)])?;
             block.tally = file.i64s("tally", block.q)?;
             if block.done >= (block.m / block.p).max(1)
-                || (block.plain && block.done > 0)
+                || (block.uncompressed && block.done > 0)
                 || block.trial > u64::MAX >> 32
             {
                 return Err(contradiction("more sub-blocks than a block has"));

@@ -287,13 +287,13 @@ impl Sketcher {
 
     /// The compression stage, if the current block is compressed.
     fn compression(&self) -> Option<&Block> {
-        self.block.as_ref().filter(|block| !block.plain)
+        self.block.as_ref().filter(|block| !block.uncompressed)
     }
 
     /// Number of rows that may be pending before the first of them must be used.
     fn limit(&self) -> usize {
         match &self.block {
-            Some(block) if block.plain => block.q,
+            Some(block) if block.uncompressed => block.q,
             Some(block) if block.done > 0 => block.p,
             // A block that ends with at most q rows is not compressed, so its first q rows must stay pending.
             _ => self.pending_capacity(),
@@ -304,7 +304,7 @@ impl Sketcher {
     /// rows absorbed.
     fn take_blocks(&mut self, values: &[f32]) -> usize {
         let Self { block: Some(block), directions, centering, pool, .. } = self else { return 0 };
-        if block.plain || block.done > 0 {
+        if block.uncompressed || block.done > 0 {
             return 0;
         }
         // A block is absorbed only if a row follows it.
@@ -359,7 +359,7 @@ impl Sketcher {
     /// Passes complete sub-blocks of uncentred rows to the next stage. Returns false, and changes nothing, if one has
     /// a bad value.
     fn use_rows(&mut self, values: &[f32]) -> bool {
-        let Some(block) = self.block.as_mut().filter(|block| !block.plain) else {
+        let Some(block) = self.block.as_mut().filter(|block| !block.uncompressed) else {
             if !arch::usable(values) {
                 return false;
             }
@@ -393,7 +393,7 @@ impl Sketcher {
         let Self { block, directions, centering, pool, .. } = self;
         let Some(block) = block else { return 0 };
         let live = live.min(block.p);
-        let shrinks = block.done == 0 && directions.is_short_of(block.q);
+        let shrinks = block.done == 0 && directions.lacks_room_for(block.q);
         let mut absorb = || block.absorb((&*pool, pool.threads()), values, live, raw, centering);
         if shrinks && pool.threads() > 1 {
             return pool.join(|| directions.shrink(pool), absorb).1;

@@ -45,7 +45,7 @@ pub(crate) struct Block {
     /// Whether block sizes grow with the row number, up to the largest.
     pub(crate) grows: bool,
     /// Whether this block is too short to compress: its rows are appended to the sketch unchanged, q at a time.
-    pub(crate) plain: bool,
+    pub(crate) uncompressed: bool,
     seed: u64,
     worker: u64,
     /// Number of this block in the stream: the trial t of the paper.
@@ -77,7 +77,7 @@ impl Block {
             m,
             largest: m,
             grows: false,
-            plain: false,
+            uncompressed: false,
             seed,
             worker,
             trial: 0,
@@ -98,7 +98,7 @@ impl Block {
     /// Sets the size of the block that starts after `before` rows.
     pub(crate) fn begin(&mut self, before: u64) {
         self.m = self.rows_at(before).unwrap_or(0);
-        self.plain = self.m == 0;
+        self.uncompressed = self.m == 0;
     }
 
     /// Rows of the block that starts after `before` rows; `None` if it is too short to be compressed.

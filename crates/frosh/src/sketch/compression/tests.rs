@@ -229,8 +229,8 @@ fn sizes(q: usize, m: usize, rows: u64) -> Vec<(u64, u64, bool)> {
     let (mut before, mut blocks) = (0, Vec::new());
     while before < rows {
         block.begin(before);
-        let size = if block.plain { q } else { block.m } as u64;
-        blocks.push((before, size, !block.plain));
+        let size = if block.uncompressed { q } else { block.m } as u64;
+        blocks.push((before, size, !block.uncompressed));
         before += size;
     }
     blocks

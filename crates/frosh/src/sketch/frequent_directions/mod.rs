@@ -152,7 +152,7 @@ impl FrequentDirections {
     }
 
     /// Whether there is no room for `count` more rows without a shrink.
-    pub(crate) fn is_short_of(&self, count: usize) -> bool {
+    pub(crate) fn lacks_room_for(&self, count: usize) -> bool {
         self.filled() + count > self.capacity
     }
 
