@@ -1,6 +1,8 @@
 //! A small index folder with one of its files replaced by the input, opened, searched and changed.
 
-use frosh::{Config, Hasher, Index, IndexWriter, Pool, Ranking, Rows, Sketcher, StoredVectors};
+use frosh::{
+    Config, Hasher, IdSet, Index, IndexWriter, Ranking, Rows, Search, Sketcher, StoredVectors,
+};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -34,7 +36,7 @@ fn template() -> &'static Template {
         let hasher = sketcher.finish().hasher(4).expect("bits");
         let stored = Some(StoredVectors::F16);
         let mut writer = IndexWriter::create(&folder, &hasher, true, stored).expect("a folder");
-        let mut new = writer.add(&Pool::ONE);
+        let mut new = writer.add();
         let ids: Vec<u64> = (0..40).map(|i| 3 * i).collect();
         new.push_with_ids(rows, &ids).expect("rows");
         new.commit().expect("space");
@@ -158,31 +160,31 @@ fn journal(folder: &Path, names: &[&[u8]]) {
 fn use_it(folder: &Path, hasher: &Hasher) {
     for verify in [true, false] {
         let Ok(index) = Index::open(folder) else { return };
-        search(&index.verify(verify), hasher);
+        search(&index.verify(verify));
     }
     let values = data(3);
     let rows = Rows::new(&values, DIM).expect("whole rows");
     let Ok(mut writer) = IndexWriter::open(folder) else { return };
     let _ = writer.remove(&[12, 15]);
-    let mut new = writer.add(&Pool::ONE).replace(true);
+    let mut new = writer.add().replace(true);
     let _ = new.push_with_ids(rows, &[1, 30, 31]);
     let _ = new.commit();
     let _ = writer.compact();
 }
 
-fn search(index: &Index, hasher: &Hasher) {
+fn search(index: &Index) {
     let values = data(3);
     let rows = Rows::new(&values, DIM).expect("whole rows");
-    let queries = hasher.queries(&Pool::ONE, rows).expect("rows");
-    let only = (0..20).collect();
-    for among in [None, Some(&only)] {
-        for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
-            if let Ok(found) = index.nearest(&Pool::ONE, &queries, ranking, 5, among) {
+    let only: IdSet = (0..20).collect();
+    for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
+        let search = Search::nearest(5).ranking(ranking);
+        for search in [search.clone().rerank(0), search.clone().filter(&only), search] {
+            if let Ok(found) = index.search(rows, &search) {
                 assert!(found.iter().all(|list| list.len() <= 5));
-                let _ = index.rerank(&Pool::ONE, rows, &found, 2);
             }
         }
-        let _ = index.within(&Pool::ONE, &queries, 2, among);
     }
+    let _ = index.search(rows, &Search::within(2));
+    let _ = index.search(rows, &Search::within(2).filter(&only));
     let _ = (index.check(), index.contains(12), index.len(), index.other_files());
 }

@@ -24,7 +24,6 @@ macro_rules! again {
 
 pub fn sketcher(bytes: &[u8]) {
     let mut sketcher = again!(Sketcher, bytes);
-    sketcher.set_threads(1).expect("no thread is needed");
     let _ = sketcher.bytes();
     if sketcher.sketch_rows() > SKETCH_ROWS || sketcher.block_rows() > BLOCK_ROWS {
         return;
@@ -95,7 +94,7 @@ fn use_hasher(hasher: &Hasher) {
     let read = Codes::from_bytes(&codes.to_bytes()).expect("what was written can be read");
     assert!(read == codes);
     if hasher.has_factors() {
-        let more = hasher.encode_with_factors(&Pool::ONE, rows).expect("good rows are taken");
+        let more = hasher.encode_with_factors(rows).expect("good rows are taken");
         assert!(more.as_bytes() == codes.as_bytes());
         let read = Codes::from_bytes(&more.to_bytes()).expect("what was written can be read");
         assert!(read == more);

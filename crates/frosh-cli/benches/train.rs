@@ -98,7 +98,7 @@ fn read(path: &Path) -> Vec<f32> {
 
 fn from_memory(values: &[f32]) -> f64 {
     let clock = Instant::now();
-    let config = Config::new(DIM).sketch_rows(2 * BITS).threads(1);
+    let config = Config::new(DIM).sketch_rows(2 * BITS);
     let mut sketcher = Sketcher::new(config).expect("good settings");
     sketcher.push(Rows::new(values, DIM).expect("whole rows")).expect("good rows");
     sketcher.finish().hasher(BITS).expect("enough rows");

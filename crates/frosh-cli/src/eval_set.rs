@@ -7,7 +7,7 @@ use crate::query_args::read_all;
 use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, ExactSearch, Hasher, Metric, Pool, Ranking, Rows};
+use frosh::{Codes, ExactSearch, Hasher, Metric, Ranking, Rows};
 use frosh_io::{Batch, Vectors, for_values, rows};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -121,10 +121,10 @@ impl EvalSet {
     }
 
     /// The codes of the base.
-    pub(crate) fn encode(&self, hasher: &Hasher, pool: &Pool, factors: bool) -> Result<Codes> {
+    pub(crate) fn encode(&self, hasher: &Hasher, factors: bool) -> Result<Codes> {
         let mut codes: Option<Codes> = None;
         self.each("encoding", |batch| {
-            let more = encode(hasher, pool, batch, factors)?;
+            let more = encode(hasher, batch, factors)?;
             match &mut codes {
                 None => codes = Some(more),
                 Some(all) => all.append(&more)?,
@@ -141,8 +141,8 @@ impl EvalSet {
     }
 
     /// The `k` exact nearest rows of each query, nearest first.
-    pub(crate) fn nearest(&self, k: usize, metric: Metric, pool: &Pool) -> Result<Vec<Vec<u64>>> {
-        let mut exact = ExactSearch::new(self.queries()?, k, metric, pool)?;
+    pub(crate) fn nearest(&self, k: usize, metric: Metric) -> Result<Vec<Vec<u64>>> {
+        let mut exact = ExactSearch::new(self.queries()?, k, metric)?;
         self.each("exact search", |batch| {
             for_values!(batch.values(), v => exact.push(rows(v, batch.dim())))
                 .map_err(|e| batch.explain(e, 0).without_skipping().into())

@@ -4,7 +4,7 @@ use crate::args::{Common, Fitting, Learning, Reading, check_distinct};
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
 use anyhow::{Result, bail};
-use frosh::{AtomicFile, Config, Sketcher};
+use frosh::{AtomicFile, Config, Pool, Sketcher};
 use frosh_io::{Vectors, for_values, rows};
 use serde_json::json;
 use std::ffi::OsString;
@@ -55,13 +55,13 @@ pub(crate) fn learn(
     for path in learning.checkpoint.iter().map(|path| &**path).chain([output]) {
         AtomicFile::remove_leftovers(path);
     }
-    let threads = threads(common);
-    let config = config(&vectors, learning, fitting, worker, threads);
+    let pool = Pool::new(threads(common))?;
+    let config = config(&vectors, learning, fitting, worker);
     if let Some(fitting) = fitting {
         config.resolved_block_rows()?;
         config.check_hasher(fitting.bits, fitting.rotation)?;
     }
-    let mut sketcher = Sketcher::new(config)?;
+    let mut sketcher = pool.install(|| Sketcher::new(config))?;
     let settings = json!({
         "method": learning.method.as_str(),
         "metric": learning.metric.as_str(),
@@ -79,9 +79,10 @@ pub(crate) fn learn(
         Some(path) => Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors)?),
         None => None,
     };
-    if let Some(resumed) = checkpoint.as_ref().map_or(Ok(None), Checkpoint::load)? {
+    if let Some(resumed) =
+        pool.install(|| checkpoint.as_ref().map_or(Ok(None), Checkpoint::load))?
+    {
         sketcher = resumed;
-        sketcher.set_threads(threads)?;
     }
     let resumed_at = sketcher.rows();
     let bytes_per_row = vectors.dim() * vectors.kind().bytes();
@@ -148,15 +149,13 @@ fn config(
     learning: &Learning,
     fitting: Option<&Fitting>,
     worker: u64,
-    threads: usize,
 ) -> Config {
     let mut config = Config::new(vectors.dim())
         .method(learning.method)
         .metric(learning.metric)
         .reservoir_rows(learning.reservoir)
         .seed(learning.seed)
-        .worker(worker)
-        .threads(threads);
+        .worker(worker);
     // The paper's l: twice the bits. A sketch that does not know its bits yet is made for 128.
     let default = fitting.map(|fitting| 2 * fitting.bits.max(1));
     if let Some(rows) = learning.sketch_rows.or(default) {

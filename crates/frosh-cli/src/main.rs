@@ -18,7 +18,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     signals::watch();
-    match verbs::run(&cli) {
+    let done = frosh::Pool::new(cli.common.threads)
+        .map_err(anyhow::Error::from)
+        .and_then(|pool| pool.install(|| verbs::run(&cli)));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Whoever reads our output may stop (`| head`): an end, but not a success.

@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Found, Hasher, IdSet, Neighbour, Pool, Queries, Ranking, Rows, Scored};
+use frosh::{Hasher, Hit, IdSet, Ranking, Search};
 use frosh_io::{Vectors, for_values};
 use serde_json::json;
 use std::ffi::OsString;
@@ -33,52 +33,64 @@ pub(crate) struct QueryArgs {
     pub(crate) reading: Reading,
 }
 
-/// Queries as they came, and made ready.
+/// What was read for a search.
 pub(crate) struct Asked {
+    /// The query vectors, row after row.
     pub(crate) values: Vec<f64>,
-    pub(crate) queries: Queries,
     /// The ids that may be found.
     pub(crate) only: Option<IdSet>,
 }
 
 impl QueryArgs {
     /// Reads the queries for this model, which is in the file or folder `whose`.
-    pub(crate) fn read(
-        &self,
-        hasher: &Hasher,
-        whose: &Path,
-        pool: &Pool,
-        common: &Common,
-    ) -> Result<Asked> {
+    pub(crate) fn read(&self, hasher: &Hasher, whose: &Path, common: &Common) -> Result<Asked> {
         let vectors = Vectors::open(&self.queries, &self.reading.options(false))?;
         check_dim(hasher, whose, &vectors)?;
         let only = self.only.as_deref().map(frosh_io::whole_numbers::<u64>).transpose()?;
         let only = only.map(|ids| ids.into_iter().collect());
         let mut progress = Progress::new("queries", vectors.rows(), 0, common.quiet);
         let values = read_all(&vectors, &mut progress)?;
-        drop(progress);
-        let queries = hasher.queries(pool, Rows::new(&values, hasher.dim())?)?;
-        Ok(Asked { values, queries, only })
+        Ok(Asked { values, only })
+    }
+
+    /// The search for `k` neighbours, or within a radius, that the options describe.
+    pub(crate) fn search<'a>(
+        &self,
+        k: usize,
+        rank: Option<Ranking>,
+        only: Option<&'a IdSet>,
+    ) -> Search<'a> {
+        let search = self.radius.map_or_else(|| Search::nearest(k), Search::within);
+        let search = rank.into_iter().fold(search, Search::ranking);
+        only.into_iter().fold(search, Search::filter)
     }
 }
 
-/// Prints the best rows by a ranking.
-pub(crate) fn print_scored(common: &Common, found: &[Vec<Scored>], rank: Ranking) -> Result<()> {
-    let whole = rank == Ranking::Hamming;
-    print_all(common, found, |n| {
-        let score = if whole { json!(n.score as u32) } else { json!(n.score) };
-        (n.id, score, n.score.to_string())
-    })
-}
-
-/// Prints rows in exact order.
-pub(crate) fn print_exact(common: &Common, found: &[Vec<Found>]) -> Result<()> {
-    print_all(common, found, |n| (n.id, json!(n.distance), (n.distance as f32).to_string()))
-}
-
-/// Prints what lies within a radius.
-pub(crate) fn print_near(common: &Common, found: &[Vec<Neighbour>]) -> Result<()> {
-    print_all(common, found, |n| (n.id, json!(n.distance), n.distance.to_string()))
+/// Prints hits: one line for each query (JSON) or for each hit (text). `whole` distances are numbers of bits.
+pub(crate) fn print_hits(common: &Common, found: &[Vec<Hit>], whole: bool) -> Result<()> {
+    let mut text = String::new();
+    if !common.json {
+        text += "query\trank\tid\tdistance\n";
+    }
+    for (query, hits) in found.iter().enumerate() {
+        if common.json {
+            let ids: Vec<u64> = hits.iter().map(|hit| hit.id).collect();
+            let distance =
+                |hit: &Hit| if whole { json!(hit.distance as u64) } else { json!(hit.distance) };
+            let distances: Vec<_> = hits.iter().map(distance).collect();
+            text += &format!("{}\n", json!({"query": query, "ids": ids, "distances": distances}));
+        } else {
+            for (rank, hit) in hits.iter().enumerate() {
+                let Hit { id, distance } = hit;
+                text += &format!("{query}\t{}\t{id}\t{}\n", rank + 1, *distance as f32);
+            }
+        }
+        if text.len() > 1 << 16 {
+            print(&text)?;
+            text.clear();
+        }
+    }
+    print(&text)
 }
 
 /// All values of some vectors.
@@ -97,33 +109,4 @@ pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec
         bail!("{} has no rows", vectors.files()[0].path.display());
     }
     Ok(values)
-}
-
-/// One line for each query (JSON) or for each neighbour (text).
-fn print_all<T>(
-    common: &Common,
-    found: &[Vec<T>],
-    parts: impl Fn(&T) -> (u64, serde_json::Value, String),
-) -> Result<()> {
-    let mut text = String::new();
-    if !common.json {
-        text += "query\trank\tid\tdistance\n";
-    }
-    for (query, found) in found.iter().enumerate() {
-        if common.json {
-            let (ids, distances): (Vec<_>, Vec<_>) =
-                found.iter().map(|n| (parts(n).0, parts(n).1)).unzip();
-            text += &format!("{}\n", json!({"query": query, "ids": ids, "distances": distances}));
-        } else {
-            for (rank, n) in found.iter().enumerate() {
-                let (id, _, distance) = parts(n);
-                text += &format!("{query}\t{}\t{id}\t{distance}\n", rank + 1);
-            }
-        }
-        if text.len() > 1 << 16 {
-            print(&text)?;
-            text.clear();
-        }
-    }
-    print(&text)
 }

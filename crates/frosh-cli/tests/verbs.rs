@@ -50,7 +50,7 @@ fn from_vectors_to_neighbours() {
     for (q, (line, found)) in lines.iter().zip(&found).enumerate() {
         assert_eq!(line["query"], q);
         let ids: Vec<u64> = found.iter().map(|n| n.id).collect();
-        let distances: Vec<u32> = found.iter().map(|n| n.distance).collect();
+        let distances: Vec<u32> = found.iter().map(|n| n.distance as u32).collect();
         assert_eq!(line["ids"], serde_json::json!(ids));
         assert_eq!(line["distances"], serde_json::json!(distances));
     }
@@ -164,12 +164,11 @@ fn labels_say_what_is_relevant() {
     // The library, asked for the same.
     let hasher = frosh::Hasher::load(dir.path().join("model.frosh")).unwrap();
     let rows = frosh::Rows::new(&base, DIM).unwrap();
-    let pool = frosh::Pool::all();
-    let codes = hasher.encode_with_factors(pool, rows).unwrap();
-    let asked = hasher.queries(pool, frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
+    let codes = hasher.encode_with_factors(rows).unwrap();
+    let asked = hasher.queries(frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
     let number = |labels: &[i64]| labels.iter().map(|l| u32::from(*l > 0)).collect::<Vec<u32>>();
     let (of_base, of_queries) = (number(&of_base), number(&of_queries));
-    let want = frosh::Evaluation::by_labels(asked.codes(), &codes, &of_queries, &of_base, pool);
+    let want = frosh::Evaluation::by_labels(asked.codes(), &codes, &of_queries, &of_base);
     let want = want.unwrap();
     // The parser of JSON may be off in the last digit.
     let near = |got: &Value, want: f64| (got.as_f64().unwrap() - want).abs() < 1e-12;
@@ -177,15 +176,9 @@ fn labels_say_what_is_relevant() {
     assert!(near(&result["rankings"][0]["precision"]["50"], want.precision(50).unwrap()));
     assert!(want.map() > 0.6, "{}", want.map());
     for (i, ranking) in [(1, frosh::Ranking::Asymmetric), (2, frosh::Ranking::Estimated)] {
-        let want = frosh::RankedEvaluation::by_labels(
-            &asked,
-            &codes,
-            ranking,
-            &of_queries,
-            &of_base,
-            pool,
-        )
-        .unwrap();
+        let want =
+            frosh::RankedEvaluation::by_labels(&asked, &codes, ranking, &of_queries, &of_base)
+                .unwrap();
         assert!(near(&result["rankings"][i]["map"], want.map()));
         assert!(near(&result["rankings"][i]["precision"]["1"], want.precision(1).unwrap()));
     }
@@ -276,9 +269,8 @@ fn codes_with_factors_are_ranked_by_estimated_distance() {
     let model = frosh::Hasher::load(dir.path().join("model.frosh")).unwrap();
     let codes = frosh::Codes::load(dir.path().join("codes.frosh")).unwrap();
     let queries = values(20, DIM, 2);
-    let pool = frosh::Pool::all();
-    let asked = model.queries(pool, frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
-    let found = codes.ranked(pool, &asked, frosh::Ranking::Estimated, 7).unwrap();
+    let asked = model.queries(frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
+    let found = codes.nearest(&asked, 7).unwrap();
     for (line, found) in lines(&text).iter().zip(&found) {
         let ids: Vec<u64> = found.iter().map(|n| n.id).collect();
         assert_eq!(line["ids"], serde_json::json!(ids));

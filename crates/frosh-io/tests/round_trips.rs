@@ -46,7 +46,7 @@ fn convert(from: &Vectors, to: &Path, format: Format, kind: Kind) {
 }
 
 fn model(vectors: &Vectors) -> Vec<u8> {
-    let mut sketcher = Sketcher::new(Config::new(DIM).sketch_rows(16).seed(3).threads(1)).unwrap();
+    let mut sketcher = Sketcher::new(Config::new(DIM).sketch_rows(16).seed(3)).unwrap();
     let mut batches = vectors.batches();
     while let Some(batch) = batches.next().unwrap() {
         for_values!(batch.values(), v => sketcher.push(rows(v, DIM)).unwrap());

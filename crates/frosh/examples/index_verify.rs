@@ -11,7 +11,7 @@
 //! Both ways are timed in turns, searching and re-ranking together. The shortest of the times is printed, and the
 //! ratio; and the same of processor time (Linux), which other work on the machine changes less. Options: `--millions N`, `--queries N` (of the batch), `--rounds N`, `--threads N`, `--folder DIR`.
 
-use frosh::{Config, Index, IndexWriter, Pool, Ranking, Rows, Sketcher, StoredVectors};
+use frosh::{Config, Index, IndexWriter, Pool, Ranking, Rows, Search, Sketcher, StoredVectors};
 use std::path::Path;
 use std::time::Instant;
 
@@ -83,9 +83,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn search(index: &Index, queries: &[f32], pool: &Pool) -> frosh::Result<()> {
     let rows = Rows::new(queries, DIM)?;
-    let asked = index.hasher().queries(pool, rows)?;
-    let found = index.nearest(pool, &asked, Ranking::Estimated, 40, None)?;
-    std::hint::black_box(index.rerank(pool, rows, &found, 10)?);
+    let search = Search::nearest(10).ranking(Ranking::Estimated).rerank(4);
+    std::hint::black_box(pool.install(|| index.search(rows, &search))?);
     Ok(())
 }
 
@@ -95,7 +94,7 @@ fn build(folder: &Path, millions: usize, pool: &Pool) -> frosh::Result<()> {
     sketcher.push(Rows::new(&sample, DIM)?)?;
     let hasher = sketcher.finish().hasher(BITS)?;
     let mut writer = IndexWriter::create(folder, &hasher, true, Some(StoredVectors::F16))?;
-    let mut new = writer.add(pool);
+    let mut new = pool.install(|| writer.add());
     for part in 0..10 * millions {
         let rows = values(100_000, 2 + part as u64);
         new.push(Rows::new(&rows, DIM)?)?;

@@ -12,7 +12,7 @@
 //! (two-dimensional arrays of bytes, in place of made codes), `--bits BITS`, `--millions N`, `--threads N`
 //! (each may be repeated), `--json` (one object for each cell, to standard output).
 
-use frosh::{Codes, Config, Hasher, HasherId, MultiIndex, Pool, Ranking, Rows, Sketcher};
+use frosh::{Codes, Config, Hasher, HasherId, MultiIndex, Pool, Ranking, Rows, Search, Sketcher};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -186,7 +186,9 @@ fn measure(codes: &Codes, queries: &Codes, threads: &[usize], json: bool) {
                 let start = Instant::now();
                 for query in &singles {
                     single = single.min(seconds(|| {
-                        black_box(codes.nearest_on(&pool, query, k).expect("one hasher"));
+                        black_box(
+                            pool.install(|| codes.search(query, &scan(k))).expect("one hasher"),
+                        );
                     }));
                     if start.elapsed().as_secs_f64() > 0.1 {
                         break;
@@ -194,13 +196,15 @@ fn measure(codes: &Codes, queries: &Codes, threads: &[usize], json: bool) {
                 }
                 if turn == 0 || batch < 0.5 {
                     batch = batch.min(seconds(|| {
-                        black_box(codes.nearest_on(&pool, queries, k).expect("one hasher"));
+                        black_box(
+                            pool.install(|| codes.search(queries, &scan(k))).expect("one hasher"),
+                        );
                     }));
                 }
             }
             let checked = part(queries, 0, queries.len().min(CHECKED));
-            let found = codes.nearest_on(&pool, &checked, k).expect("one hasher");
-            let sum: u64 = found.iter().flatten().map(|hit| u64::from(hit.distance)).sum();
+            let found = pool.install(|| codes.search(&checked, &scan(k))).expect("one hasher");
+            let sum: u64 = found.iter().flatten().map(|hit| hit.distance as u64).sum();
             let rate = queries.len() as f64 / batch;
             let giga = count as f64 / 1e9;
             if json {
@@ -228,24 +232,30 @@ fn measure(codes: &Codes, queries: &Codes, threads: &[usize], json: bool) {
     }
 }
 
+/// The k nearest codes by a scan, whatever hash tables would do.
+fn scan(k: usize) -> Search<'static> {
+    Search::nearest(k).scan_only()
+}
+
 /// The index beside the scan, for k = 10 on one thread.
 fn compare_index(codes: &Codes, queries: &Codes) {
     let mut index = None;
-    let build = seconds(|| index = MultiIndex::new(codes, Pool::all()).ok());
+    let build = seconds(|| index = MultiIndex::new(codes).ok());
     let Some(index) = index else { return };
     let some = part(queries, 0, queries.len().min(CHECKED));
     let (mut scanned, mut found) = (Vec::new(), Vec::new());
     let mut rates = Vec::new();
     for size in [1, some.len()] {
-        let (mut scan, mut by_index) = (0.0, 0.0);
+        let (mut by_scan, mut by_index) = (0.0, 0.0);
         for q in (0..20.min(some.len())).step_by(size) {
             let asked = part(&some, q, size);
-            scan += seconds(|| scanned = codes.nearest_on(&Pool::ONE, &asked, 10).expect("ours"));
-            by_index +=
-                seconds(|| found = index.nearest_on(&Pool::ONE, codes, &asked, 10).expect("ours"));
+            Pool::ONE.install(|| {
+                by_scan += seconds(|| scanned = codes.search(&asked, &scan(10)).expect("ours"));
+                by_index += seconds(|| found = index.nearest(&asked, 10).expect("ours"));
+            });
             assert_eq!(scanned, found);
         }
-        rates.push(scan / by_index);
+        rates.push(by_scan / by_index);
     }
     println!(
         "  multi-index: made in {build:.1} s, {} MB; single queries x{:.1}, batches of {} x{:.1}",
@@ -299,7 +309,7 @@ fn compare_rankings(bits: &[usize]) {
         let rows = make(10_000);
         let rows = Rows::new(&rows, DIM).expect("whole rows");
         for (codes, hasher) in codes.iter_mut().zip(&hashers) {
-            let more = hasher.encode_with_factors(Pool::all(), rows).expect("good rows");
+            let more = hasher.encode_with_factors(rows).expect("good rows");
             match codes {
                 Some(codes) => codes.append(&more).expect("one hasher"),
                 None => *codes = Some(more),
@@ -311,15 +321,18 @@ fn compare_rankings(bits: &[usize]) {
     );
     println!("   bits  hamming           asymmetric        estimated");
     for (hasher, codes) in hashers.iter().zip(codes.iter().flatten()) {
-        let asked = hasher.queries(Pool::all(), queries).expect("good rows");
-        let single = hasher.queries(Pool::all(), queries.slice(0..1)).expect("good rows");
+        let asked = hasher.queries(queries).expect("good rows");
+        let single = hasher.queries(queries.slice(0..1)).expect("good rows");
         print!("{:7}", hasher.bits());
         for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
+            let search = Search::nearest(10).ranking(ranking);
             let mut best = [f64::MAX; 2];
             for (best, asked) in best.iter_mut().zip([&single, &asked]) {
                 for _ in 0..3 {
                     let time = seconds(|| {
-                        black_box(codes.ranked(&Pool::ONE, asked, ranking, 10).expect("ours"));
+                        black_box(
+                            Pool::ONE.install(|| codes.search(asked, &search)).expect("ours"),
+                        );
                     });
                     *best = best.min(time / asked.len() as f64);
                 }

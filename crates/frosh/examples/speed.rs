@@ -128,17 +128,15 @@ fn measure(data: &[f32], dim: usize, block_rows: usize, bits: usize, threads: us
             if method == Method::Osh && turn > 0 {
                 continue;
             }
-            let config = Config::new(dim)
-                .sketch_rows(2 * bits)
-                .block_rows(block_rows)
-                .method(method)
-                .threads(threads);
+            let config =
+                Config::new(dim).sketch_rows(2 * bits).block_rows(block_rows).method(method);
             let pool = Pool::new(threads).expect("threads");
-            let seconds = time(|| {
+            let learn = || {
                 let mut sketcher = Sketcher::new(config).expect("a valid configuration");
                 sketcher.push(Rows::new(data, dim).expect("whole rows")).expect("finite rows");
-                sketcher.finish().hasher_on(&pool, bits, Rotation::None).expect("W")
-            });
+                sketcher.finish().hasher_with(bits, Rotation::None).expect("W")
+            };
+            let seconds = time(|| pool.install(learn));
             times.seconds[i] = times.seconds[i].min(seconds);
         }
     }
@@ -191,7 +189,7 @@ fn generate(rows: usize, dim: usize) -> Vec<f32> {
 fn measure_encoding(json: bool) {
     let (dim, rows) = (960, 40_000);
     let data = generate(rows, dim);
-    let mut sketcher = Sketcher::new(Config::new(dim).threads(1)).expect("valid");
+    let mut sketcher = Sketcher::new(Config::new(dim)).expect("valid");
     sketcher.push(Rows::new(&data[..4096 * dim], dim).expect("whole rows")).expect("finite");
     let sketch = sketcher.finish();
     if !json {
@@ -211,7 +209,8 @@ fn measure_encoding(json: bool) {
             let (mut ours, mut faers) = (f64::MAX, f64::MAX);
             for _ in 0..TURNS {
                 let batch = Rows::new(&data, dim).expect("whole rows");
-                ours = ours.min(time(|| hasher.encode_on(&pool, batch).expect("finite rows")));
+                ours =
+                    ours.min(time(|| pool.install(|| hasher.encode(batch)).expect("finite rows")));
                 faers = faers.min(time(|| {
                     faer::linalg::matmul::matmul(
                         out.as_mut(),

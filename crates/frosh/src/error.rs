@@ -123,6 +123,16 @@ pub enum Error {
         /// What to do instead.
         advice: &'static str,
     },
+    /// A ranking needs something that the queries do not have.
+    #[error("the {ranking} ranking needs {needs}; {advice}")]
+    Ranking {
+        /// Name of the ranking.
+        ranking: &'static str,
+        /// What is missing.
+        needs: &'static str,
+        /// What to do instead.
+        advice: &'static str,
+    },
     /// Codes of different hashers were compared.
     #[error(
         "codes of different hashers cannot be compared: {left} and {right}; encode both with one model"

@@ -8,11 +8,10 @@
 //! | describe a batch of rows | [`Rows`], [`Element`], [`Metric`] |
 //! | learn from a stream | [`Config`], [`Method`], [`ShrinkIndex`], [`Sketcher`] |
 //! | keep and merge what was learned | [`Sketch`], [`Certificate`] |
-//! | fit a model and encode rows | [`Hasher`], [`Rotation`], [`Codes`], [`HasherId`] |
-//! | search codes | [`Codes`], [`Neighbour`], [`MultiIndex`], [`IdSet`] |
-//! | search with float queries | [`Queries`], [`Ranking`], [`Scored`] |
+//! | fit a model and encode rows | [`Hasher`], [`Rotation`], [`Codes`], [`CodesWriter`], [`HasherId`] |
+//! | search codes | [`Search`], [`QuerySet`], [`Queries`], [`Ranking`], [`Hit`], [`MultiIndex`], [`IdSet`], [`Rerank`] |
 //! | keep a changing collection on disk | [`Index`], [`IndexWriter`], [`NewRows`], [`StoredVectors`] |
-//! | measure quality | [`ExactSearch`], [`Found`], [`Truth`], [`Evaluation`], [`RankedEvaluation`], [`Tally`], [`CurvePoint`] |
+//! | measure quality | [`ExactSearch`], [`Truth`], [`Evaluation`], [`RankedEvaluation`], [`Tally`], [`CurvePoint`] |
 //! | open a file of unknown kind | [`AnyFile`] |
 //! | choose threads, handle errors | [`Pool`], [`Error`], [`Result`] |
 //!
@@ -113,7 +112,7 @@ mod storage;
 
 pub use error::{Error, Result};
 #[doc(inline)]
-pub use evaluation::{CurvePoint, Evaluation, ExactSearch, Found, RankedEvaluation, Tally, Truth};
+pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tally, Truth};
 #[doc(inline)]
 pub use hasher::{Hasher, Rotation};
 #[doc(inline)]
@@ -121,7 +120,10 @@ pub use index::{Index, IndexWriter, NewRows, StoredVectors};
 pub use pool::Pool;
 pub use rows::{Element, Metric, Rows};
 #[doc(inline)]
-pub use search::{Codes, HasherId, IdSet, MultiIndex, Neighbour, Queries, Ranking, Scored};
+pub use search::{
+    Codes, CodesWriter, HasherId, Hit, IdSet, MultiIndex, Queries, QuerySet, Ranking, Rerank,
+    Search,
+};
 #[doc(inline)]
 pub use sketch::{Certificate, Config, Method, ShrinkIndex, Sketch, Sketcher};
 pub use storage::atomic_file::AtomicFile;

@@ -55,7 +55,7 @@ fn factors(hasher: &Hasher, row: &[f32], share: f64, residual: f64) -> (f64, f64
 fn check_factor_bytes(hasher: &Hasher, data: &[f32], share: f64) {
     let scales = hasher.scales().unwrap();
     let [norms, gains] = scales.tables();
-    let codes = hasher.encode_with_factors(&Pool::ONE, Rows::new(data, DIM).unwrap()).unwrap();
+    let codes = hasher.encode_with_factors(Rows::new(data, DIM).unwrap()).unwrap();
     let bytes = codes.factors.as_ref().unwrap();
     assert_eq!(bytes.bytes, 1);
     let decode = |byte: usize| (f64::from(norms[byte]), f64::from(gains[byte] / norms[byte]));
@@ -118,7 +118,7 @@ fn factor_bytes_follow_the_coefficient_of_the_model() {
             Some(scales),
         );
         check_factor_bytes(&hasher, &data[..400 * DIM], 1.0);
-        let codes = hasher.encode_with_factors(&Pool::ONE, Rows::new(&data, DIM).unwrap()).unwrap();
+        let codes = hasher.encode_with_factors(Rows::new(&data, DIM).unwrap()).unwrap();
         bytes.push(codes.factors.unwrap().data.to_vec());
     }
     let differ = |a: &[u8], b: &[u8]| a.iter().zip(b).filter(|(a, b)| a != b).count();

@@ -4,10 +4,18 @@
 //! same bytes on one thread and on many.
 
 use crate::error::{Error, Result};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+thread_local! {
+    /// The pool of the innermost [`Pool::install`] on this thread.
+    static CURRENT: RefCell<Option<Pool>> = const { RefCell::new(None) };
+}
+
 /// A pool of threads that work runs on. Clones share the threads. The number of threads does not change results.
+///
+/// Calls use the pool of the innermost [`Pool::install`] around them, and [`Pool::all`] without one.
 ///
 /// ```
 /// use frosh::{Config, Pool, Rows, Sketcher};
@@ -18,8 +26,8 @@ use std::sync::{Arc, OnceLock};
 /// let pool = Pool::new(2)?;
 /// assert_eq!(pool.threads(), 2);
 /// let rows = Rows::new(&data, 16)?;
-/// let codes = hasher.encode_on(&pool, rows)?;
-/// assert_eq!(codes.as_bytes(), hasher.encode_on(&Pool::ONE, rows)?.as_bytes());
+/// let codes = pool.install(|| hasher.encode(rows))?;
+/// assert_eq!(codes, Pool::ONE.install(|| hasher.encode(rows))?);
 /// # Ok::<(), frosh::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -63,6 +71,40 @@ impl Pool {
             // If threads cannot be started, work runs on the calling thread.
             Self::new(cores).unwrap_or(Self::ONE)
         })
+    }
+
+    /// Runs `work` with this pool as the current one: calls of this library inside `work` use its threads. `work` itself
+    /// runs on the calling thread.
+    ///
+    /// A [`Sketcher`](crate::Sketcher), an [`ExactSearch`](crate::ExactSearch) and an [`IndexWriter`](crate::IndexWriter)
+    /// keep the pool that was current when they were created.
+    ///
+    /// ```
+    /// use frosh::{Config, Pool, Rows, Sketcher};
+    /// # let values: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
+    /// let codes = Pool::new(2)?.install(|| {
+    ///     let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
+    ///     sketcher.push(Rows::new(&values, 32)?)?;
+    ///     sketcher.finish().hasher(16)?.encode(Rows::new(&values, 32)?)
+    /// })?;
+    /// assert_eq!(codes.len(), 100);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
+        /// Restores the previous pool when it is dropped, also by a panic.
+        struct Restore(Option<Pool>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CURRENT.set(self.0.take());
+            }
+        }
+        let _restore = Restore(CURRENT.replace(Some(self.clone())));
+        work()
+    }
+
+    /// The pool of the innermost [`Pool::install`] around this call, or [`Pool::all`].
+    pub fn current() -> Self {
+        CURRENT.with_borrow(Clone::clone).unwrap_or_else(|| Self::all().clone())
     }
 
     /// Number of threads.
@@ -122,7 +164,7 @@ impl Pool {
     }
 
     /// Runs `work` inside a rayon pool of this size, for code that calls rayon directly.
-    pub(crate) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+    pub(crate) fn in_rayon<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         static SINGLE: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
         let single =
             || SINGLE.get_or_init(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Random, learn, planted};
-use frosh::{Codes, Config, HasherId, IdSet, Pool, Rows};
+use frosh::{Codes, Config, HasherId, IdSet, Rows, Search};
 
 /// Codes of two parts, appended, equal the codes of all rows: bytes, factors and search results.
 #[test]
@@ -15,7 +15,7 @@ fn appended_codes_are_those_of_all_rows() {
     let hasher = learn(Config::new(dim), dim, &data).hasher(11).unwrap();
     let rows = Rows::new(&data[..], dim).unwrap();
     let of = |factors: bool, rows| match factors {
-        true => hasher.encode_with_factors(&Pool::ONE, rows).unwrap(),
+        true => hasher.encode_with_factors(rows).unwrap(),
         false => hasher.encode(rows).unwrap(),
     };
     for factors in [false, true] {
@@ -64,19 +64,20 @@ fn searches_equal_a_loop_over_all_rows() {
         near
     };
     for radius in [0, 3, 5, 12] {
-        let within = codes.within(&queries, radius as u32).unwrap();
-        let some = codes.within_among(&Pool::ONE, &queries, radius as u32, &allowed).unwrap();
+        let near = Search::within(radius as u32);
+        let within = codes.search(&queries, &near).unwrap();
+        let some = codes.search(&queries, &near.filter(&allowed)).unwrap();
         for q in 0..queries.len() {
-            let plain = |hits: &[frosh::Neighbour]| -> Vec<(u32, u64)> {
-                hits.iter().map(|hit| (hit.distance, hit.id)).collect()
+            let plain = |hits: &[frosh::Hit]| -> Vec<(u32, u64)> {
+                hits.iter().map(|hit| (hit.distance as u32, hit.id)).collect()
             };
             assert_eq!(plain(&within[q]), want(q, radius, 1));
             assert_eq!(plain(&some[q]), want(q, radius, 7));
         }
     }
-    let nearest = codes.nearest_among(&Pool::ONE, &queries, 9, &allowed).unwrap();
+    let nearest = codes.search(&queries, &Search::nearest(9).filter(&allowed)).unwrap();
     for (q, hits) in nearest.iter().enumerate() {
-        let hits: Vec<(u32, u64)> = hits.iter().map(|hit| (hit.distance, hit.id)).collect();
+        let hits: Vec<(u32, u64)> = hits.iter().map(|hit| (hit.distance as u32, hit.id)).collect();
         assert_eq!(hits, want(q, 12, 7)[..9]);
     }
 }
@@ -89,7 +90,7 @@ fn codes_of_other_hashers_or_lengths_are_refused() {
     for other in [of(2, 16), of(1, 15), of(2, 15), of(1, 8)] {
         assert!(codes.distance(0, &other, 0).is_err());
         assert!(codes.nearest(&other, 1).is_err());
-        assert!(codes.within(&other, 1).is_err());
+        assert!(codes.search(&other, &Search::within(1)).is_err());
         assert!(codes.clone().append(&other).is_err());
     }
 }

@@ -9,7 +9,7 @@ mod sample;
 
 use common::{Random, dot, learn, planted};
 use faer::Mat;
-use frosh::{Config, Method, Metric, Rotation, Sketch};
+use frosh::{Config, Method, Metric, Pool, Rotation, Sketch};
 use sample::sample;
 
 const LEARNERS: [Method; 3] = [Method::Frosh, Method::FroshSparse, Method::Osh];
@@ -183,7 +183,8 @@ fn pair_in_blocks(method: Method, blocks: usize, seed: u64, worker: u64) -> Vec<
     }
     let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).method(method);
     let learned = [1, 2].map(|threads| {
-        learn(config.clone().seed(seed).worker(worker).threads(threads), dim, &data)
+        let config = config.clone().seed(seed).worker(worker);
+        Pool::new(threads).unwrap().install(|| learn(config, dim, &data))
     });
     assert_eq!(learned[0].sketched(), learned[1].sketched());
     let b = double(learned[0].sketched(), dim);
@@ -284,7 +285,7 @@ fn a_stream_may_end_anywhere_in_a_block() {
             let seeds = 400;
             for seed in 0..seeds {
                 let config = Config::new(dim).sketch_rows(2 * q).block_rows(m).method(method);
-                let sketch = learn(config.seed(seed).threads(1), dim, &data);
+                let sketch = learn(config.seed(seed), dim, &data);
                 assert!(difference(sketch.mean(), &mean) < 1e-5, "{method:?} {n}");
                 let b = double(sketch.sketched(), dim);
                 let b = Mat::from_fn(b.len(), dim, |i, j| b[i][j]);

@@ -1,7 +1,7 @@
 //! Recall of the estimated ranking on synthetic data with outliers.
 
 use frosh::{
-    Config, ExactSearch, Method, Metric, Pool, RankedEvaluation, Ranking, Rows, Sketcher, Truth,
+    Config, ExactSearch, Method, Metric, RankedEvaluation, Ranking, Rows, Sketcher, Truth,
 };
 
 const DIM: usize = 64;
@@ -39,21 +39,20 @@ fn clustered(rows: usize, seed: u64) -> Vec<f32> {
 
 /// recall@10 of the estimated ranking of `base` by a model that learned from `rows`.
 fn recall(method: Method, bits: usize, rows: &[f32], base: &[f32], queries: &[f32]) -> f64 {
-    let pool = Pool::all();
     let of = |data| Rows::new(data, DIM).unwrap();
     let config = Config::new(DIM).method(method).sketch_rows(32).seed(3);
     let mut sketcher = Sketcher::new(config).unwrap();
     sketcher.push(of(rows)).unwrap();
     let hasher = sketcher.finish().hasher(bits).unwrap();
-    let mut search = ExactSearch::new(of(queries), 10, Metric::L2, pool).unwrap();
+    let mut search = ExactSearch::new(of(queries), 10, Metric::L2).unwrap();
     search.push(of(base)).unwrap();
     let nearest: Vec<Vec<u64>> =
         search.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
-    let codes = hasher.encode_with_factors(pool, of(base)).unwrap();
-    let queries = hasher.queries(pool, of(queries)).unwrap();
+    let codes = hasher.encode_with_factors(of(base)).unwrap();
+    let queries = hasher.queries(of(queries)).unwrap();
     let truth = Truth::Nearest(10);
     let measured =
-        RankedEvaluation::new(&queries, &codes, Ranking::Estimated, truth, &nearest, pool).unwrap();
+        RankedEvaluation::new(&queries, &codes, Ranking::Estimated, truth, &nearest).unwrap();
     measured.recall(10).unwrap()
 }
 

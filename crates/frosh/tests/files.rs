@@ -379,8 +379,7 @@ proptest! {
 #[test]
 fn codes_with_factors_round_trip() {
     let rows = data(8, DIM);
-    let codes =
-        hasher().encode_with_factors(frosh::Pool::all(), Rows::new(&rows, DIM).unwrap()).unwrap();
+    let codes = hasher().encode_with_factors(Rows::new(&rows, DIM).unwrap()).unwrap();
     assert!(codes.has_factors() && codes.stored_bytes_per_row() == codes.bytes_per_row() + 1);
     let back = Codes::from_bytes(&codes.to_bytes()).unwrap();
     assert!(back == codes && back.to_bytes() == codes.to_bytes());
@@ -404,13 +403,15 @@ fn models_with_two_bytes_of_factors_are_read() {
         ((exact * 1e4).round() / 1e4) as f32
     };
     let rows: Vec<f32> = (0..8 * 6).map(|at| value(at / 6, at % 6)).collect();
-    let pool = frosh::Pool::all();
-    let made = hasher.encode_with_factors(pool, Rows::new(&rows, 6).unwrap()).unwrap();
+    let made = hasher.encode_with_factors(Rows::new(&rows, 6).unwrap()).unwrap();
     assert!(made == codes);
     let query = [50.0f32, 20.0, 10.0, 5.0, 3.0, 1.0];
-    let asked = hasher.queries(pool, Rows::new(&query, 6).unwrap()).unwrap();
-    let found = codes.ranked(pool, &asked, frosh::Ranking::Estimated, 8).unwrap().remove(0);
+    let asked = hasher.queries(Rows::new(&query, 6).unwrap()).unwrap();
+    let found = codes.nearest(&asked, 8).unwrap().remove(0);
     let ids: Vec<u64> = found.iter().map(|f| f.id).collect();
     assert_eq!(ids, [5, 1, 2, 4, 7, 6, 3, 0]);
-    assert!((found[0].score - 459.923_46).abs() < 0.01 && (found[7].score - 3_267.763).abs() < 0.1);
+    assert!(
+        (found[0].distance - 459.923_46).abs() < 0.01
+            && (found[7].distance - 3_267.763).abs() < 0.1
+    );
 }

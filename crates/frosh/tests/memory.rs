@@ -1,7 +1,7 @@
 //! Memory of a sketcher, counted by the allocator of this test binary.
 
 use faer::Mat;
-use frosh::{Config, Element, Method, Rows, Sketcher};
+use frosh::{Config, Element, Method, Pool, Rows, Sketcher};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -101,7 +101,7 @@ fn watch<T: Element>(config: Config, looks: &[usize], value: fn(u32) -> T) -> Ve
     LARGE.lock().unwrap().live = [(0, 0); 64];
     let before = LIVE.load(SeqCst);
     PEAK.store(before, SeqCst);
-    let mut sketcher = Sketcher::new(config.threads(1)).unwrap();
+    let mut sketcher = Pool::ONE.install(|| Sketcher::new(config)).unwrap();
     for number in 1..=looks[looks.len() - 1] / BATCH {
         for (i, x) in (0u32..).zip(&mut batch) {
             // Pseudo-random values.

@@ -61,8 +61,8 @@ proptest! {
         let data = rows(n, dim, seed);
         let config = if fixed { config(dim, method) } else { growing(dim, method) };
         let config = config.metric(metric).sketch_rows(l).seed(seed);
-        let whole = learn(&config.clone().threads(1), &data, &[n]);
-        let cut = learn(&config.threads(threads), &data, &cuts);
+        let whole = Pool::ONE.install(|| learn(&config, &data, &[n]));
+        let cut = Pool::new(threads).unwrap().install(|| learn(&config, &data, &cuts));
         prop_assert_eq!(whole.to_bytes(), cut.to_bytes());
         prop_assert_eq!(whole.finish().to_bytes(), cut.finish().to_bytes());
     }
@@ -73,13 +73,13 @@ fn promise_1_holds_for_many_sketchers_on_the_same_threads() {
     let (n, dim) = (9_000, 40);
     let data = rows(n, dim, 5);
     let config = Config::new(dim).sketch_rows(24).block_rows(256);
-    let want = learn(&config.clone().threads(1), &data, &[n]).to_bytes();
+    let want = Pool::ONE.install(|| learn(&config, &data, &[n])).to_bytes();
     // All of them use the shared pool.
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
                 for _ in 0..20 {
-                    assert_eq!(learn(&config.clone().threads(0), &data, &[n]).to_bytes(), want);
+                    assert_eq!(learn(&config, &data, &[n]).to_bytes(), want);
                 }
             });
         }
@@ -92,16 +92,19 @@ fn promise_1_holds_for_real_sizes_on_one_thread_and_many() {
     let data = rows(n, dim, 3);
     for method in METHODS {
         let config = Config::new(dim).sketch_rows(64).block_rows(1024).method(method);
-        let one = learn(&config.clone().threads(1), &data, &[n]).finish();
-        let two = learn(&config.clone().threads(2), &data, &[n]).finish();
-        let many = learn(&config.threads(3), &data, &[1000, 7, 2500]).finish();
+        let on = |threads, cuts: &[usize]| {
+            Pool::new(threads).unwrap().install(|| learn(&config, &data, cuts)).finish()
+        };
+        let (one, two, many) = (on(1, &[n]), on(2, &[n]), on(3, &[1000, 7, 2500]));
         assert_eq!(one.to_bytes(), two.to_bytes(), "{method:?}");
         assert_eq!(one.to_bytes(), many.to_bytes(), "{method:?}");
-        let (a, b) = (one.hasher(32).unwrap(), many.hasher(32).unwrap());
+        let three = Pool::new(3).unwrap();
+        let a = Pool::ONE.install(|| one.hasher(32)).unwrap();
+        let b = three.install(|| many.hasher(32)).unwrap();
         assert_eq!(a.to_bytes(), b.to_bytes());
         let batch = Rows::new(&data, dim).unwrap();
-        let codes = a.encode_on(&Pool::ONE, batch).unwrap();
-        assert_eq!(codes, a.encode_on(&Pool::new(3).unwrap(), batch).unwrap());
+        let codes = Pool::ONE.install(|| a.encode(batch)).unwrap();
+        assert_eq!(codes, three.install(|| a.encode(batch)).unwrap());
         for i in [0, 1, 191, 192, 5000, n - 1] {
             let alone = a.encode(batch.slice(i..i + 1)).unwrap();
             assert_eq!(alone.row(0), codes.row(i), "a code depends on its row alone");
@@ -355,5 +358,5 @@ fn promise_8_codes_know_their_hasher() {
     let again = Codes::from_bytes(&x.to_bytes()).unwrap();
     assert_eq!(again.hasher(), a.id());
     assert_eq!(Hasher::from_bytes(&a.to_bytes()).unwrap().id(), a.id());
-    assert_eq!(x.nearest(&again, 1).unwrap()[7][0].distance, 0);
+    assert_eq!(x.nearest(&again, 1).unwrap()[7][0].distance, 0.0);
 }

@@ -93,10 +93,10 @@ fn check_everywhere<T: Number>(method: Method, metric: Metric) {
         let config = config.reservoir_rows(7).seed(3);
         let states = states(&config, &good, dim);
         for at in 0..=n {
-            let config = config.clone().threads(1 + usize::from(at % 16 == 0));
+            let pool = Pool::new(1 + usize::from(at % 16 == 0)).unwrap();
             for cut in [0, 1, m / 2, m, 2 * m + 1] {
                 if cut <= at {
-                    check(&config, &good, cut, at, &states);
+                    pool.install(|| check(&config, &good, cut, at, &states));
                 }
             }
         }
@@ -126,11 +126,11 @@ fn a_bad_row_ends_a_stream_whose_sub_blocks_are_smaller_than_half_the_sketch() {
     let (dim, n) = (5, 750);
     let good = data::<f32>(n, dim);
     for method in METHODS {
-        let config = Config::new(dim).method(method).sketch_rows(200).block_rows(128).threads(1);
+        let config = Config::new(dim).method(method).sketch_rows(200).block_rows(128);
         let config = config.reservoir_rows(0);
         let states = states(&config, &good, dim);
         for at in (0..=n).filter(|at| at % 128 < 2 || at % 64 < 2 || at % 13 == 0) {
-            check(&config, &good, 0, at, &states);
+            Pool::ONE.install(|| check(&config, &good, 0, at, &states));
         }
     }
 }
@@ -142,14 +142,16 @@ fn a_bad_row_deep_inside_a_large_batch_is_found() {
         let good = data::<f32>(n, dim);
         for method in METHODS {
             let config = Config::new(dim).method(method).sketch_rows(l).block_rows(m).seed(1);
-            let states = states(&config.clone().threads(1), &good, dim);
+            let states = Pool::ONE.install(|| states(&config, &good, dim));
             // On two threads, blocks are compressed in parallel.
             for threads in [1, 2] {
-                let config = config.clone().threads(threads);
-                for at in [0, m - 1, m, m + 1, 2 * m, 3 * m - 1, 2048, 4096 + 16, 5000, 5999] {
-                    check(&config, &good, 0, at, &states);
-                }
-                check(&config, &good, 3, 2 * m + 1, &states);
+                let check = |cut, at| check(&config, &good, cut, at, &states);
+                Pool::new(threads).unwrap().install(|| {
+                    for at in [0, m - 1, m, m + 1, 2 * m, 3 * m - 1, 2048, 4096 + 16, 5000, 5999] {
+                        check(0, at);
+                    }
+                    check(3, 2 * m + 1);
+                });
             }
         }
     }
@@ -308,10 +310,10 @@ fn the_first_bad_row_is_named_when_encoding_on_several_threads() {
                 for row in [at, (at + 1).min(4999), 4999] {
                     values[row * dim + at % dim] = bad;
                 }
-                let error = hasher.encode_on(&pool, rows(&values, dim)).unwrap_err();
+                let error = pool.install(|| hasher.encode(rows(&values, dim))).unwrap_err();
                 is_refusal(&error, at, at % dim, bad);
             }
-            assert_eq!(hasher.encode_on(&pool, rows(&good, dim)).unwrap().len(), 5000);
+            assert_eq!(pool.install(|| hasher.encode(rows(&good, dim))).unwrap().len(), 5000);
         }
         let error = hasher.encode(rows(&good[..dim + 1], dim + 1)).unwrap_err();
         assert!(

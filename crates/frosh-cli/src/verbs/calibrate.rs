@@ -5,7 +5,7 @@ use crate::eval_set::{self, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use frosh::{AnyFile, Hasher, Pool, RankedEvaluation, Ranking, Sketch, Truth};
+use frosh::{AnyFile, Hasher, RankedEvaluation, Ranking, Sketch, Truth};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -67,7 +67,6 @@ impl Line {
 impl Calibrate {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let pool = Pool::new(common.threads)?;
         let hashers: Vec<Hasher> = match AnyFile::load(&self.file)? {
             Some(AnyFile::Hasher(hasher)) => vec![*hasher],
             Some(AnyFile::Sketch(sketch)) => self.hashers(&sketch)?,
@@ -76,20 +75,20 @@ impl Calibrate {
         let (dim, metric) = (hashers[0].dim(), hashers[0].metric());
         let eval_set = self.eval_set.open(dim, &self.file.display().to_string(), common)?;
         let k = self.k as usize;
-        let near = eval_set.nearest(k, metric, &pool)?;
+        let near = eval_set.nearest(k, metric)?;
         let mut lines = Vec::new();
         let mut base = 0;
         for hasher in &hashers {
             let rankings = eval_set::rankings(&self.rank, hasher);
-            let codes = eval_set.encode(hasher, &pool, rankings.contains(&Ranking::Estimated))?;
+            let codes = eval_set.encode(hasher, rankings.contains(&Ranking::Estimated))?;
             base = codes.len();
             if base < k {
                 bail!("the base has only {base} rows beside the queries: ask for a smaller -k");
             }
-            let asked = hasher.queries(&pool, eval_set.queries()?)?;
+            let asked = hasher.queries(eval_set.queries()?)?;
             for ranking in rankings {
                 let truth = Truth::Nearest(k);
-                let result = RankedEvaluation::new(&asked, &codes, ranking, truth, &near, &pool)?;
+                let result = RankedEvaluation::new(&asked, &codes, ranking, truth, &near)?;
                 let bytes = match ranking {
                     Ranking::Estimated => codes.stored_bytes_per_row(),
                     _ => codes.bytes_per_row(),

@@ -5,7 +5,7 @@ use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{AtomicFile, Codes, Hasher, Pool};
+use frosh::{Codes, CodesWriter, Hasher};
 use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
 use serde_json::json;
 use std::ffi::OsString;
@@ -39,7 +39,7 @@ pub(crate) struct Encode {
 
 /// Where codes go.
 enum Sink {
-    Codes(Option<Codes>),
+    Codes(Box<CodesWriter>),
     Plain(Output),
 }
 
@@ -51,20 +51,18 @@ impl Encode {
         check_dim(&hasher, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
         check_distinct(&self.output, inputs)?;
-        let pool = Pool::new(common.threads)?;
-        let bytes = hasher.bits().div_ceil(8);
-        let mut sink = self.sink(bytes, vectors.rows())?;
+        let mut sink = self.sink(&hasher, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
         let mut total = 0u64;
         while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
-            let codes = encode(&hasher, &pool, batch, self.factors)?;
+            let codes = encode(&hasher, batch, self.factors)?;
             total += codes.len() as u64;
             match &mut sink {
-                Sink::Codes(None) => sink = Sink::Codes(Some(codes)),
-                Sink::Codes(Some(all)) => all.append(&codes)?,
+                Sink::Codes(file) => file.push(&codes)?,
                 Sink::Plain(file) => {
+                    let bytes = codes.bytes_per_row();
                     file.write_values(&Values::U8(codes.as_bytes().to_vec()), bytes)?;
                 }
             }
@@ -72,18 +70,18 @@ impl Encode {
         }
         drop(progress);
         match sink {
-            Sink::Codes(Some(codes)) => codes.save(&self.output)?,
-            Sink::Codes(None) => bail!(
+            Sink::Codes(_) if total == 0 => bail!(
                 "{}: there are no rows to encode: the data is empty",
                 vectors.files()[0].path.display()
             ),
+            Sink::Codes(file) => drop(file.finish()?),
             Sink::Plain(file) => file.finish()?,
         }
         let elapsed = start.elapsed().as_secs_f64();
         self.report(common, &hasher, total, bytes_per_row, elapsed)
     }
 
-    fn sink(&self, bytes: usize, rows: Option<u64>) -> Result<Sink> {
+    fn sink(&self, hasher: &Hasher, rows: Option<u64>) -> Result<Sink> {
         let plain =
             self.output.as_os_str() == "-" || self.output.extension().is_some_and(|e| e == "npy");
         if plain && self.factors {
@@ -95,12 +93,12 @@ impl Encode {
             _ if self.output.as_os_str() == "-" => Format::Raw,
             Some("npy") => Format::Npy,
             _ => {
-                // A folder that is missing or locked shall be known before the work is done.
-                AtomicFile::begin(&self.output)?;
-                return Ok(Sink::Codes(None));
+                let file = CodesWriter::create(&self.output, hasher, self.factors, rows)?;
+                return Ok(Sink::Codes(Box::new(file)));
             }
         };
-        let target = Target { format, kind: Kind::U8, dim: bytes, rows, name: None };
+        let target =
+            Target { format, kind: Kind::U8, dim: hasher.bits().div_ceil(8), rows, name: None };
         Ok(Sink::Plain(Output::create(&self.output, &target)?))
     }
 
@@ -142,10 +140,10 @@ impl Encode {
 }
 
 /// The codes of a batch.
-pub(crate) fn encode(hasher: &Hasher, pool: &Pool, batch: &Batch, factors: bool) -> Result<Codes> {
+pub(crate) fn encode(hasher: &Hasher, batch: &Batch, factors: bool) -> Result<Codes> {
     let codes = for_values!(batch.values(), v => {
         let rows = rows(v, batch.dim());
-        if factors { hasher.encode_with_factors(pool, rows) } else { hasher.encode_on(pool, rows) }
+        if factors { hasher.encode_with_factors(rows) } else { hasher.encode(rows) }
     });
     codes.map_err(|e| batch.explain(e, 0).without_skipping().into())
 }

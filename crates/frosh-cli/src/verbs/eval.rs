@@ -6,9 +6,7 @@ use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
 use clap::Args;
-use frosh::{
-    Codes, CurvePoint, Evaluation, Hasher, Pool, Queries, RankedEvaluation, Ranking, Truth,
-};
+use frosh::{Codes, CurvePoint, Evaluation, Hasher, Queries, RankedEvaluation, Ranking, Truth};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -73,13 +71,12 @@ impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
         let hasher = Hasher::load(&self.model)?;
-        let pool = Pool::new(common.threads)?;
         let eval_set =
             self.eval_set.open(hasher.dim(), &self.model.display().to_string(), common)?;
         let queries = eval_set.queries()?;
         let rankings = eval_set::rankings(&self.rank, &hasher);
         let labels = self.labels.open(&eval_set)?;
-        let codes = eval_set.encode(&hasher, &pool, rankings.contains(&Ranking::Estimated))?;
+        let codes = eval_set.encode(&hasher, rankings.contains(&Ranking::Estimated))?;
         let known = match labels {
             Some(labels) => {
                 self.labels.check(&labels, &eval_set, codes.len())?;
@@ -88,13 +85,13 @@ impl Eval {
             None => {
                 let most = self.k.iter().max().map_or(0, |k| *k as usize).min(codes.len());
                 let deepest = self.truth.count(codes.len()).max(most);
-                Known::Neighbours(eval_set.nearest(deepest, hasher.metric(), &pool)?)
+                Known::Neighbours(eval_set.nearest(deepest, hasher.metric())?)
             }
         };
-        let asked = hasher.queries(&pool, queries)?;
+        let asked = hasher.queries(queries)?;
         let mut lines = Vec::new();
         for ranking in rankings {
-            lines.push(self.line(ranking, &asked, &codes, &known, &pool)?);
+            lines.push(self.line(ranking, &asked, &codes, &known)?);
         }
         let truth = match known {
             Known::Labels(_) => Truth::Labels,
@@ -116,7 +113,6 @@ impl Eval {
         asked: &Queries,
         codes: &Codes,
         known: &Known,
-        pool: &Pool,
     ) -> Result<Line> {
         let over = self.oversample as usize;
         let each = |measure: &dyn Fn(usize) -> Measured| -> Vec<Measured> {
@@ -126,10 +122,10 @@ impl Eval {
         if ranking == Ranking::Hamming {
             let result = match known {
                 Known::Neighbours(near) => {
-                    Evaluation::by_neighbours(asked.codes(), codes, self.truth, near, pool)?
+                    Evaluation::by_neighbours(asked.codes(), codes, self.truth, near)?
                 }
                 Known::Labels(Labels { base, queries }) => {
-                    Evaluation::by_labels(asked.codes(), codes, queries, base, pool)?
+                    Evaluation::by_labels(asked.codes(), codes, queries, base)?
                 }
             };
             return Ok(Line {
@@ -150,10 +146,10 @@ impl Eval {
         }
         let result = match known {
             Known::Neighbours(near) => {
-                RankedEvaluation::new(asked, codes, ranking, self.truth, near, pool)?
+                RankedEvaluation::new(asked, codes, ranking, self.truth, near)?
             }
             Known::Labels(Labels { base, queries }) => {
-                RankedEvaluation::by_labels(asked, codes, ranking, queries, base, pool)?
+                RankedEvaluation::by_labels(asked, codes, ranking, queries, base)?
             }
         };
         let bytes =

@@ -29,10 +29,9 @@ impl Merge {
         let mut parts: Vec<frosh::Sketch> = Vec::with_capacity(self.sketches.len());
         for path in &self.sketches {
             let part = frosh::Sketch::load(path)?;
-            // One at a time against the first, so that the message can name the file.
             if let Some(first) = parts.first() {
                 let name = || format!("{} and {}", self.sketches[0].display(), path.display());
-                frosh::Sketch::merge([first, &part]).with_context(name)?;
+                first.check_mergeable(&part).with_context(name)?;
             }
             let seen = |worker: &u64| parts.iter().any(|other| other.workers().contains(worker));
             if let Some(worker) =

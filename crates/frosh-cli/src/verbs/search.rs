@@ -2,12 +2,11 @@
 
 use super::encode::check_dim;
 use crate::args::{Common, names};
-use crate::query_args::{QueryArgs, print_exact, print_near, print_scored};
+use crate::query_args::{QueryArgs, print_hits};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Found, Hasher, Metric, Pool, Ranking, Scored};
+use frosh::{Codes, Hasher, Ranking, Rerank, Rows};
 use frosh_io::Vectors;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -65,20 +64,14 @@ impl Search {
                 hasher.id()
             );
         }
-        let pool = Pool::new(common.threads)?;
-        let asked = self.query_args.read(&hasher, &self.model, &pool, common)?;
-        let (k, only) = (self.query_args.k as usize, asked.only.as_ref());
-        if let Some(radius) = self.query_args.radius {
-            let queries = asked.queries.codes();
-            let found = match only {
-                Some(only) => codes.within_among(&pool, queries, radius, only)?,
-                None => codes.within_on(&pool, queries, radius)?,
-            };
-            return print_near(common, &found);
-        }
+        let asked = self.query_args.read(&hasher, &self.model, common)?;
+        let queries = hasher.queries(Rows::new(&asked.values, hasher.dim())?)?;
+        let rank = self.query_args.radius.map_or(Some(self.rank), |_| None);
+        let k = self.query_args.k as usize;
+        let search = |k| self.query_args.search(k, rank, asked.only.as_ref());
         if self.rerank.is_empty() {
-            let found = codes.ranked_among(&pool, &asked.queries, self.rank, k, only)?;
-            return print_scored(common, &found, self.rank);
+            let whole = rank.is_none_or(|rank| rank == Ranking::Hamming);
+            return print_hits(common, &codes.search(&queries, &search(k))?, whole);
         }
         let base = Vectors::open(&self.rerank, &self.query_args.reading.options(false))?;
         check_dim(&hasher, &self.model, &base)?;
@@ -91,48 +84,16 @@ impl Search {
             );
         }
         let wide = k.saturating_mul(self.oversample as usize);
-        let found = codes.ranked_among(&pool, &asked.queries, self.rank, wide, only)?;
-        let found = rerank(&base, &asked.values, hasher.metric(), &found, k)?;
-        print_exact(common, &found)
+        let candidates = codes.search(&queries, &search(wide))?;
+        let rows = Rows::new(&asked.values, hasher.dim())?;
+        let mut rerank = Rerank::new(rows, hasher.metric(), &candidates)?;
+        let mut pushed = Ok(());
+        base.visit(&rerank.ids(), |id, row| {
+            if pushed.is_ok() {
+                pushed = rerank.push(id, row);
+            }
+        })?;
+        pushed?;
+        print_hits(common, &rerank.finish(k), false)
     }
-}
-
-/// Exact squared distances of the candidates, and the best `k` of them by (distance, id).
-fn rerank(
-    base: &Vectors,
-    queries: &[f64],
-    metric: Metric,
-    candidates: &[Vec<Scored>],
-    k: usize,
-) -> Result<Vec<Vec<Found>>> {
-    // Each row is read once, for all queries that want it.
-    let mut wanted: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (query, found) in candidates.iter().enumerate() {
-        found.iter().for_each(|n| wanted.entry(n.id).or_default().push(query));
-    }
-    let dim = base.dim();
-    let scale = |row: &[f64]| match metric {
-        Metric::Cosine => {
-            let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
-            if norm > 0.0 { 1.0 / norm } else { 0.0 }
-        }
-        _ => 1.0,
-    };
-    let scales: Vec<f64> = queries.chunks_exact(dim).map(scale).collect();
-    let mut exact: Vec<Vec<Found>> = vec![Vec::new(); candidates.len()];
-    let ids: Vec<u64> = wanted.keys().copied().collect();
-    base.visit(&ids, |id, row| {
-        let own = scale(row);
-        for &query in wanted.get(&id).into_iter().flatten() {
-            let values = queries[query * dim..][..dim].iter().zip(row);
-            let difference = |(q, x): (&f64, &f64)| q * scales[query] - x * own;
-            let distance = values.map(|pair| difference(pair).powi(2)).sum();
-            exact[query].push(Found { distance, id });
-        }
-    })?;
-    for found in &mut exact {
-        found.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(a.id.cmp(&b.id)));
-        found.truncate(k);
-    }
-    Ok(exact)
 }

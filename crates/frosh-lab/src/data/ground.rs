@@ -7,7 +7,7 @@
 use super::{DataSet, Source};
 use crate::error::{Error, Result};
 use crate::random::Random;
-use frosh::{Codes, Evaluation, ExactSearch, Metric, Pool, Rows, Truth};
+use frosh::{Codes, Evaluation, ExactSearch, Metric, Rows, Truth};
 use std::collections::HashSet;
 
 /// The share of the base that counts as near.
@@ -90,7 +90,7 @@ impl Ground {
             let why = format!("{} has only {rows} rows: too few to measure on", set.name);
             return Err(Error::Usage(why));
         }
-        let mut exact = ExactSearch::new(queries.view()?, count, Metric::L2, Pool::all())?;
+        let mut exact = ExactSearch::new(queries.view()?, count, Metric::L2)?;
         exact.push(base.view()?)?;
         let near = exact.finish();
         let near = near.iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
@@ -99,7 +99,7 @@ impl Ground {
 
     /// Measures codes of the queries and the base.
     pub(crate) fn measure(&self, queries: &Codes, base: &Codes) -> Result<Evaluation> {
-        Ok(Evaluation::by_neighbours(queries, base, TRUTH, &self.near, Pool::all())?)
+        Ok(Evaluation::by_neighbours(queries, base, TRUTH, &self.near)?)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::methods::{self, Method};
 use crate::results::Record;
 use crate::settings::Experiment;
-use frosh::{Pool, Rows};
+use frosh::Rows;
 
 const ROUNDS: usize = 10;
 
@@ -27,7 +27,6 @@ pub(super) fn run(lab: &mut Lab<'_>, ground: &Ground) -> Result<()> {
             lab.cell(&name, 1, limit, |repeat| {
                 let task = &tasks[repeat as usize];
                 let mut sketcher = methods::sketcher(task, method, bits, 0)?;
-                sketcher.set_threads(0)?;
                 let (sketch_rows, block_rows) = methods::sizes(method, &sketcher);
                 let mut records = Vec::new();
                 for round in 0..ROUNDS {
@@ -37,7 +36,7 @@ pub(super) fn run(lab: &mut Lab<'_>, ground: &Ground) -> Result<()> {
                         Method::Lsh => frosh::Rotation::None,
                         _ => methods::rotation(task, &sketch, bits),
                     };
-                    let hasher = sketch.hasher_on(Pool::all(), bits, rotation)?;
+                    let hasher = sketch.hasher_with(bits, rotation)?;
                     let base = hasher.encode(ground.base.view()?)?;
                     let queries = hasher.encode(ground.queries.view()?)?;
                     records.push(Record {

@@ -19,7 +19,7 @@ use crate::linalg;
 use crate::methods::add_scatter;
 use crate::results::Record;
 use faer::{Mat, MatRef, Par, Side};
-use frosh::{Config, Method, Rows, Sketch, Sketcher};
+use frosh::{Config, Method, Pool, Rows, Sketch, Sketcher};
 use std::collections::BTreeMap;
 
 const TAUS: [u32; 4] = [1, 2, 4, 8];
@@ -94,12 +94,13 @@ fn measure(
     let d = source.dim();
     let mut entries = Vec::new();
     for l in sizes.keys() {
-        let config = Config::new(d).sketch_rows(*l).reservoir_rows(0).threads(1).seed(seed);
-        let fd = Sketcher::new(config.clone().method(Method::Osh))?;
+        let config = Config::new(d).sketch_rows(*l).reservoir_rows(0).seed(seed);
+        let fd = Pool::ONE.install(|| Sketcher::new(config.clone().method(Method::Osh)))?;
         entries.push(Entry { sketcher: fd, tau: None, seconds: 0.0 });
         for tau in TAUS {
             let m = (tau as usize * d).next_power_of_two().max((l / 2).next_power_of_two());
-            let ffd = Sketcher::new(config.clone().method(Method::Frosh).block_rows(m))?;
+            let config = config.clone().method(Method::Frosh).block_rows(m);
+            let ffd = Pool::ONE.install(|| Sketcher::new(config))?;
             entries.push(Entry { sketcher: ffd, tau: Some(tau), seconds: 0.0 });
         }
     }

@@ -161,7 +161,8 @@ fn itq(lab: &mut Lab<'_>, data: &str, source: &dyn Source) -> Result<()> {
             let best = |rotation| -> Result<f64> {
                 let mut best = f64::INFINITY;
                 for _ in 0..3 {
-                    let (seconds, made) = timed(|| sketch.hasher_on(&Pool::ONE, bits, rotation));
+                    let (seconds, made) =
+                        timed(|| Pool::ONE.install(|| sketch.hasher_with(bits, rotation)));
                     made?;
                     best = best.min(seconds);
                 }

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::linalg;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
-use frosh::{Codes, Hasher, HasherId, Pool, Rows};
+use frosh::{Codes, Hasher, HasherId, Rows};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows that are projected at once.
@@ -44,7 +44,7 @@ impl Encoder {
     /// The codes of some rows, made on every core.
     pub(crate) fn encode(&self, rows: Rows<'_, f32>) -> Result<Codes> {
         match self {
-            Encoder::Frosh(hasher) => Ok(hasher.encode_on(Pool::all(), rows)?),
+            Encoder::Frosh(hasher) => Ok(hasher.encode(rows)?),
             Encoder::Linear(linear) => linear.encode(rows),
         }
     }

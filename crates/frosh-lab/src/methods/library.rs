@@ -18,9 +18,9 @@ const WORKERS: u64 = 5;
 /// Blocks of the paper's height that rows must fill.
 const BLOCKS: u64 = 8;
 
-/// The configuration for a stream of `rows` rows, learning on one thread.
+/// The configuration for a stream of `rows` rows.
 fn config(method: frosh::Method, dim: usize, rows: u64, l: usize) -> Result<Config> {
-    let config = Config::new(dim).method(method).sketch_rows(l).threads(1);
+    let config = Config::new(dim).method(method).sketch_rows(l);
     let least = l.next_power_of_two();
     let paper = Config::paper_block_rows(dim).max(least);
     if rows >= BLOCKS * paper as u64 {
@@ -64,7 +64,8 @@ pub(super) struct Lsh {
 
 impl Lsh {
     pub(super) fn new(task: &Task, bits: Vec<usize>) -> Result<Self> {
-        Ok(Self { bits, sketcher: sketcher(task, Method::Lsh, 1, 0)? })
+        let sketcher = Pool::ONE.install(|| sketcher(task, Method::Lsh, 1, 0))?;
+        Ok(Self { bits, sketcher })
     }
 }
 
@@ -78,7 +79,8 @@ impl Learner for Lsh {
     }
 
     fn fit(&mut self, _: Method, bits: usize) -> Result<Encoder> {
-        let hasher = self.sketcher.sketch().hasher_on(&Pool::ONE, bits, Rotation::None)?;
+        let sketch = self.sketcher.sketch();
+        let hasher = Pool::ONE.install(|| sketch.hasher_with(bits, Rotation::None))?;
         Ok(Encoder::Frosh(Box::new(hasher)))
     }
 }
@@ -100,7 +102,8 @@ pub(super) struct Sketching {
 impl Sketching {
     pub(super) fn new(task: &Task, method: Method, bits: usize) -> Result<Self> {
         let count = if method == Method::Dfrosh { WORKERS } else { 1 };
-        let workers: Result<Vec<_>> = (0..count).map(|w| sketcher(task, method, bits, w)).collect();
+        let worker = |w| Pool::ONE.install(|| sketcher(task, method, bits, w));
+        let workers: Result<Vec<_>> = (0..count).map(worker).collect();
         let (workers, seconds) = (workers?, vec![0.0; count as usize]);
         let sizes = sizes(method, &workers[0]);
         Ok(Self {
@@ -164,13 +167,14 @@ impl Learner for Sketching {
         let sketch = match self.sketches.as_slice() {
             [one] => one,
             several => {
-                merged = Sketch::merge_on(&Pool::ONE, several)?;
+                merged = Pool::ONE.install(|| Sketch::merge(several))?;
                 &merged
             }
         };
         let rotation = rotation(&self.task, sketch, bits);
-        let pool = if self.task.timed { &Pool::ONE } else { Pool::all() };
-        Ok(Encoder::Frosh(Box::new(sketch.hasher_on(pool, bits, rotation)?)))
+        let pool = if self.task.timed { Pool::ONE } else { Pool::current() };
+        let hasher = pool.install(|| sketch.hasher_with(bits, rotation))?;
+        Ok(Encoder::Frosh(Box::new(hasher)))
     }
 
     fn pass_seconds(&self, measured: f64) -> f64 {

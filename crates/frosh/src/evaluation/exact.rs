@@ -27,9 +27,9 @@
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{self, Element, Metric, Rows};
+use crate::search::options::Hit;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use std::cmp::Ordering;
 
 /// Number of queries in a group, which share a matrix product: the bits of the word that marks their candidates.
 const GROUP: usize = 64;
@@ -44,30 +44,6 @@ const ROUNDING: f64 = 8.0 * UNIT;
 /// Bound on the error of a product by underflow, 2^-100.
 const UNDERFLOW: f64 = 1.0 / (1u128 << 100) as f64;
 
-/// A row that an [`ExactSearch`] found.
-///
-/// ```
-/// use frosh::{ExactSearch, Found, Metric, Pool, Rows};
-/// let mut search = ExactSearch::new(Rows::new(&[1.0f32, 0.0], 2)?, 1, Metric::Cosine, Pool::all())?;
-/// search.push(Rows::new(&[-1.0f32, 0.0, 0.0, 3.0], 2)?)?;
-/// let nearest: Found = search.finish()[0][0];
-/// assert_eq!((nearest.id, nearest.distance), (1, 2.0)); // a right angle: 2 - 2 cos
-/// # Ok::<(), frosh::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
-    /// Squared Euclidean distance. For cosine it is that of the rows scaled to length 1, which is 2 - 2 cos.
-    pub distance: f64,
-    /// Row number in the stream.
-    pub id: u64,
-}
-
-impl Found {
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
-        self.distance.total_cmp(&other.distance).then(self.id.cmp(&other.id))
-    }
-}
-
 /// Finds the exact nearest rows of queries in a stream of rows.
 ///
 /// Time: 2 d operations for each pair of query and row. Memory: 12 d + 20 k bytes a query; it does not grow with the
@@ -77,15 +53,15 @@ impl Found {
 /// length, use a k that is large enough and truncate the lists.
 ///
 /// ```
-/// use frosh::{ExactSearch, Metric, Pool, Rows};
+/// use frosh::{ExactSearch, Metric, Rows};
 /// let queries = [0.0f32, 0.0, 5.0, 5.0];
-/// let mut search = ExactSearch::new(Rows::new(&queries, 2)?, 2, Metric::L2, Pool::all())?;
+/// let mut search = ExactSearch::new(Rows::new(&queries, 2)?, 2, Metric::L2)?;
 /// search.push(Rows::new(&[5.0f32, 4.0, 1.0, 0.0], 2)?)?;
 /// search.push(Rows::new(&[0u8, 1, 9, 9], 2)?)?;
-/// let found = search.finish();
-/// assert_eq!((found[0][0].id, found[0][0].distance), (1, 1.0));
-/// assert_eq!((found[0][1].id, found[0][1].distance), (2, 1.0));
-/// assert_eq!((found[1][0].id, found[1][1].id), (0, 3));
+/// let hits = search.finish();
+/// assert_eq!((hits[0][0].id, hits[0][0].distance), (1, 1.0));
+/// assert_eq!((hits[0][1].id, hits[0][1].distance), (2, 1.0));
+/// assert_eq!((hits[1][0].id, hits[1][1].id), (0, 3));
 /// # Ok::<(), frosh::Error>(())
 /// ```
 #[derive(Debug)]
@@ -102,17 +78,13 @@ pub struct ExactSearch {
 }
 
 impl ExactSearch {
-    /// A search for the `k` nearest rows of each query, on the threads of `pool`.
+    /// A search for the `k` nearest rows of each query. It keeps the [current pool](Pool::current).
     ///
     /// # Errors
     ///
     /// [`Error::NotFinite`] or [`Error::TooLarge`] for the first query with a bad value.
-    pub fn new<T: Element>(
-        queries: Rows<'_, T>,
-        k: usize,
-        metric: Metric,
-        pool: &Pool,
-    ) -> Result<Self> {
+    pub fn new<T: Element>(queries: Rows<'_, T>, k: usize, metric: Metric) -> Result<Self> {
+        let pool = Pool::current();
         rows::check(&queries)?;
         let (dim, n) = (queries.dim(), queries.len());
         let mut exact = vec![0f64; n * dim];
@@ -133,7 +105,7 @@ impl ExactSearch {
             }
             made.push(Group::new(exact.to_vec(), centred, dim, k));
         }
-        let (pool, groups, block) = (pool.clone(), made, Block::default());
+        let (groups, block) = (made, Block::default());
         Ok(Self { k, dim, metric, pool, reference, groups, block, rows: 0 })
     }
 
@@ -198,12 +170,12 @@ impl ExactSearch {
     }
 
     /// The nearest rows of each query in the order of (distance, id); fewer than k if the stream had fewer
-    /// rows.
-    pub fn finish(mut self) -> Vec<Vec<Found>> {
+    /// rows. Distances are squared Euclidean distances; for cosine, of the rows scaled to length 1, which is 2 - 2 cos.
+    pub fn finish(mut self) -> Vec<Vec<Hit>> {
         let best = self.groups.iter_mut().flat_map(|g| &mut g.best).collect();
         self.pool.each(best, |best: &mut Best| {
             best.prune(self.k);
-            best.found.sort_unstable_by(Found::order);
+            best.found.sort_unstable();
         });
         self.groups.into_iter().flat_map(|g| g.best).map(|best| best.found).collect()
     }
@@ -224,7 +196,7 @@ struct Block {
 #[derive(Debug)]
 struct Best {
     /// Candidates, which include the k nearest rows.
-    found: Vec<Found>,
+    found: Vec<Hit>,
     /// Rows at this distance or farther cannot be among the k nearest.
     limit: f64,
 }
@@ -233,7 +205,7 @@ impl Best {
     fn offer(&mut self, distance: f64, id: u64, k: usize) {
         // A row at the limit is after k candidates, which are at most as far and have smaller ids.
         if distance < self.limit {
-            self.found.push(Found { distance, id });
+            self.found.push(Hit { distance, id });
             // A larger margin would prune less often but keep the limit too high for longer.
             if self.found.len() >= k.saturating_add(k / 4 + 32) {
                 self.prune(k);
@@ -243,7 +215,7 @@ impl Best {
 
     fn prune(&mut self, k: usize) {
         if k > 0 && self.found.len() > k {
-            let (_, last, _) = self.found.select_nth_unstable_by(k - 1, Found::order);
+            let (_, last, _) = self.found.select_nth_unstable(k - 1);
             self.limit = last.distance;
             self.found.truncate(k);
         }
@@ -327,7 +299,7 @@ impl Group {
 }
 
 /// |x - q|^2, by definition.
-fn square_distance(x: &[f64], q: &[f64]) -> f64 {
+pub(crate) fn square_distance(x: &[f64], q: &[f64]) -> f64 {
     let (x, x_rest) = x.as_chunks::<8>();
     let (q, q_rest) = q.as_chunks::<8>();
     let mut parts = [0f64; 8];

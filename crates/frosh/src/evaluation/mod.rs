@@ -3,7 +3,6 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`ExactSearch`] | finds the exact nearest rows of queries in a stream of rows |
-//! | [`Found`] | a row that an exact search found |
 //! | [`Truth`] | which rows are relevant for a query |
 //! | [`Evaluation`] | measures of the ranking by Hamming distance |
 //! | [`RankedEvaluation`] | measures of the rankings for float queries |
@@ -57,7 +56,7 @@
 //! # Example
 //!
 //! ```
-//! use frosh::{Config, Evaluation, ExactSearch, Metric, Pool, Rows, Sketcher, Truth};
+//! use frosh::{Config, Evaluation, ExactSearch, Metric, Rows, Sketcher, Truth};
 //! # let mut state = 1u64;
 //! # let data: Vec<f32> = (0..16 * 1000).map(|i| {
 //! #     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -67,7 +66,7 @@
 //! let (queries, base) = (rows.slice(0..20), rows.slice(20..1000));
 //! let truth = Truth::TopShare(0.02);
 //!
-//! let mut search = ExactSearch::new(queries, truth.count(980), Metric::L2, Pool::all())?;
+//! let mut search = ExactSearch::new(queries, truth.count(980), Metric::L2)?;
 //! search.push(base)?;
 //! let nearest: Vec<Vec<u64>> =
 //!     search.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
@@ -76,7 +75,7 @@
 //! sketcher.push(base)?;
 //! let hasher = sketcher.finish().hasher(8)?;
 //! let (queries, base) = (hasher.encode(queries)?, hasher.encode(base)?);
-//! let evaluation = Evaluation::by_neighbours(&queries, &base, truth, &nearest, Pool::all())?;
+//! let evaluation = Evaluation::by_neighbours(&queries, &base, truth, &nearest)?;
 //! assert!(evaluation.map() > 0.1, "{}", evaluation.map());
 //! assert!(evaluation.recall_after_reranking(10, 100) >= evaluation.recall(10));
 //! println!("MAP (a) {:.3}, truth: {}", evaluation.map(), evaluation.truth());
@@ -88,7 +87,8 @@ mod measures;
 mod ranked;
 mod scan;
 
-pub use exact::{ExactSearch, Found};
+pub use exact::ExactSearch;
+pub(crate) use exact::square_distance;
 pub use measures::{CurvePoint, Tally};
 pub use ranked::RankedEvaluation;
 
@@ -144,14 +144,13 @@ impl fmt::Display for Truth {
 /// Measures of the ranking by Hamming distance, for the codes of queries and of a base.
 ///
 /// ```
-/// use frosh::{Codes, Evaluation, HasherId, Pool, Truth};
+/// use frosh::{Codes, Evaluation, HasherId, Truth};
 /// // Codes of one byte, as a hasher makes them.
 /// let codes = |bytes: &[u8]| Codes::from_packed(HasherId::foreign(1), 8, bytes.to_vec());
 /// let (queries, base) = (codes(&[0b0000])?, codes(&[0b0001, 0b0111, 0b0000, 0b1111])?);
 /// // The exact neighbours of the query, nearest first: rows 2 and 1.
 /// let nearest = [vec![2, 1]];
-/// let evaluation =
-///     Evaluation::by_neighbours(&queries, &base, Truth::Nearest(2), &nearest, Pool::all())?;
+/// let evaluation = Evaluation::by_neighbours(&queries, &base, Truth::Nearest(2), &nearest)?;
 /// assert_eq!(evaluation.recall(1), Some(1.0)); // row 2 comes first by code, too
 /// assert_eq!(evaluation.recall(2), Some(0.5)); // then row 0, not row 1
 /// assert_eq!(evaluation.recall_after_reranking(2, 3), Some(1.0));
@@ -200,7 +199,6 @@ impl Evaluation {
         base: &Codes,
         truth: Truth,
         neighbours: &[Vec<u64>],
-        pool: &Pool,
     ) -> Result<Self> {
         base.check_same_hasher(queries)?;
         let (bits, n) = (base.bits(), base.len());
@@ -221,8 +219,9 @@ impl Evaluation {
             }
             Listed::new(&neighbours[q], q, n, bits)
         };
-        let scanned =
-            scan::scan(queries, base, pool, start, Listed::visit, |state| state.end(count))?;
+        let scanned = scan::scan(queries, base, &Pool::current(), start, Listed::visit, |state| {
+            state.end(count)
+        })?;
         Self::assemble(truth, bits, n, scanned)
     }
 
@@ -234,10 +233,10 @@ impl Evaluation {
     /// code, or if no query has a relevant row.
     ///
     /// ```
-    /// use frosh::{Codes, Evaluation, HasherId, Pool};
+    /// use frosh::{Codes, Evaluation, HasherId};
     /// # let codes = |bytes: &[u8]| Codes::from_packed(HasherId::foreign(1), 8, bytes.to_vec());
     /// let (queries, base) = (codes(&[0b0000, 0b1111])?, codes(&[0b0001, 0b0111, 0b1111])?);
-    /// let evaluation = Evaluation::by_labels(&queries, &base, &[7, 8], &[7, 8, 8], Pool::all())?;
+    /// let evaluation = Evaluation::by_labels(&queries, &base, &[7, 8], &[7, 8, 8])?;
     /// assert_eq!(evaluation.map(), 1.0);
     /// # Ok::<(), frosh::Error>(())
     /// ```
@@ -246,7 +245,6 @@ impl Evaluation {
         base: &Codes,
         query_labels: &[u32],
         base_labels: &[u32],
-        pool: &Pool,
     ) -> Result<Self> {
         base.check_same_hasher(queries)?;
         let (bits, n) = (base.bits(), base.len());
@@ -258,7 +256,7 @@ impl Evaluation {
             }
         };
         let end = |(_, tally)| Query { tally, ranks: Vec::new() };
-        let scanned = scan::scan(queries, base, pool, start, visit, end)?;
+        let scanned = scan::scan(queries, base, &Pool::current(), start, visit, end)?;
         Self::assemble(Truth::Labels, bits, n, scanned)
     }
 

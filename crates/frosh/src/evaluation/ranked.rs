@@ -15,7 +15,7 @@ use crate::search::ranking::{Queries, Ranking};
 /// Measures of a [`Ranking`] of a base for float queries.
 ///
 /// ```
-/// use frosh::{Config, ExactSearch, Metric, Pool, RankedEvaluation, Ranking, Rows, Sketcher, Truth};
+/// use frosh::{Config, ExactSearch, Metric, RankedEvaluation, Ranking, Rows, Sketcher, Truth};
 /// # let mut state = 1u64;
 /// # let data: Vec<f32> = (0..16 * 1000).map(|i| {
 /// #     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -23,7 +23,7 @@ use crate::search::ranking::{Queries, Ranking};
 /// # }).collect();
 /// # let rows = Rows::new(&data, 16)?;
 /// let (queries, base) = (rows.slice(0..20), rows.slice(20..1000));
-/// let mut search = ExactSearch::new(queries, 10, Metric::L2, Pool::all())?;
+/// let mut search = ExactSearch::new(queries, 10, Metric::L2)?;
 /// search.push(base)?;
 /// let nearest: Vec<Vec<u64>> =
 ///     search.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
@@ -31,11 +31,10 @@ use crate::search::ranking::{Queries, Ranking};
 /// # let mut sketcher = Sketcher::new(Config::new(16))?;
 /// # sketcher.push(base)?;
 /// let hasher = sketcher.finish().hasher(16)?;
-/// let codes = hasher.encode_with_factors(Pool::all(), base)?;
-/// let queries = hasher.queries(Pool::all(), queries)?;
+/// let codes = hasher.encode_with_factors(base)?;
+/// let queries = hasher.queries(queries)?;
 /// let (ranking, truth) = (Ranking::Estimated, Truth::Nearest(10));
-/// let evaluation =
-///     RankedEvaluation::new(&queries, &codes, ranking, truth, &nearest, Pool::all())?;
+/// let evaluation = RankedEvaluation::new(&queries, &codes, ranking, truth, &nearest)?;
 /// // How many candidates must be re-ranked for a recall@10 of 0.95?
 /// let candidates = evaluation.candidates_for(10, 0.95).unwrap();
 /// assert!(evaluation.recall_after_reranking(10, candidates).unwrap() >= 0.95);
@@ -68,7 +67,6 @@ impl RankedEvaluation {
         ranking: Ranking,
         truth: Truth,
         neighbours: &[Vec<u64>],
-        pool: &Pool,
     ) -> Result<Self> {
         let n = Self::check(queries, base, ranking)?;
         let relevant = truth.count(n);
@@ -99,7 +97,7 @@ impl RankedEvaluation {
         }
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
         let jobs = places.iter_mut().enumerate().collect();
-        pool.each(jobs, |(query, places)| {
+        Pool::current().each(jobs, |(query, places)| {
             let place = ranks(base, queries, query, ranking);
             *places = neighbours[query].iter().map(|id| place[*id as usize]).collect();
         });
@@ -118,13 +116,12 @@ impl RankedEvaluation {
         ranking: Ranking,
         query_labels: &[u32],
         base_labels: &[u32],
-        pool: &Pool,
     ) -> Result<Self> {
         let n = Self::check(queries, base, ranking)?;
         super::check_labels(query_labels, queries.len(), base_labels, n)?;
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); queries.len()];
         let jobs = places.iter_mut().zip(query_labels).enumerate().collect();
-        pool.each(jobs, |(query, (places, label))| {
+        Pool::current().each(jobs, |(query, (places, label))| {
             let place = ranks(base, queries, query, ranking);
             let own = base_labels.iter().zip(place).filter(|(other, _)| *other == label);
             *places = own.map(|(_, place)| place).collect();

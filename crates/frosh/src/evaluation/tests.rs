@@ -59,8 +59,7 @@ fn every_measure_equals_its_definition() {
         let (q, base) = (codes(queries, bits, rare, 1), codes(n, bits, rare, 2));
         let truth = Truth::TopShare(0.1);
         let relevant = lists(queries, n, n / 5, 3);
-        let evaluation =
-            Evaluation::by_neighbours(&q, &base, truth, &relevant, &Pool::new(2).unwrap()).unwrap();
+        let evaluation = Evaluation::by_neighbours(&q, &base, truth, &relevant).unwrap();
         let rankings: Vec<_> = (0..queries).map(|i| ranking(&q, i, &base)).collect();
         let tallies: Vec<Tally> = rankings
             .iter()
@@ -108,8 +107,7 @@ fn labels_say_what_is_relevant() {
     // Label 4 has no base rows.
     let (mut of_queries, of_base) = (labels(30, 4), labels(3000, 4));
     of_queries[7] = 4;
-    let evaluation =
-        Evaluation::by_labels(&q, &base, &of_queries, &of_base, &Pool::new(2).unwrap()).unwrap();
+    let evaluation = Evaluation::by_labels(&q, &base, &of_queries, &of_base).unwrap();
     let tallies: Vec<Tally> = (0..30)
         .map(|i| tally(&ranking(&q, i, &base), 16, |id| of_base[id as usize] == of_queries[i]))
         .collect();
@@ -140,8 +138,7 @@ fn codes_that_keep_the_order_are_perfect() {
     let base = Codes::new(8, HasherId(1), unary(9));
     let query = Codes::new(8, HasherId(1), vec![0]);
     let nearest = vec![(0..9).collect::<Vec<u64>>()];
-    let evaluation =
-        Evaluation::by_neighbours(&query, &base, Truth::Nearest(4), &nearest, &Pool::ONE).unwrap();
+    let evaluation = Evaluation::by_neighbours(&query, &base, Truth::Nearest(4), &nearest).unwrap();
     assert!((evaluation.map() - 1.0).abs() < 1e-15);
     assert_eq!(evaluation.interpolated(), 1.0);
     assert_eq!(evaluation.recall(3), Some(1.0));
@@ -155,7 +152,8 @@ fn one_thread_and_many_give_the_same_numbers() {
     let (q, base) = (codes(70, 32, 3, 7), codes(5000, 32, 3, 8));
     let relevant = lists(70, 5000, 100, 9);
     let score = |pool: &Pool| {
-        let e = Evaluation::by_neighbours(&q, &base, Truth::Nearest(100), &relevant, pool).unwrap();
+        let measure = || Evaluation::by_neighbours(&q, &base, Truth::Nearest(100), &relevant);
+        let e = pool.install(measure).unwrap();
         (e.map(), e.pooled_area(), e.interpolated(), e.recall(10), e.curve())
     };
     let one = score(&Pool::ONE);
@@ -188,13 +186,7 @@ fn truths_have_names_and_sizes() {
 #[test]
 fn what_does_not_fit_is_refused_with_its_number() {
     let (q, base) = (codes(2, 8, 2, 10), codes(40, 8, 2, 11));
-    let refuse = |truth, ids: &[Vec<u64>]| match Evaluation::by_neighbours(
-        &q,
-        &base,
-        truth,
-        ids,
-        &Pool::ONE,
-    ) {
+    let refuse = |truth, ids: &[Vec<u64>]| match Evaluation::by_neighbours(&q, &base, truth, ids) {
         Err(e @ Error::Setting { .. }) => e.to_string(),
         other => panic!("{other:?}"),
     };
@@ -208,17 +200,17 @@ fn what_does_not_fit_is_refused_with_its_number() {
     assert!(refuse(Truth::TopShare(0.02), &[vec![0], vec![0]]).contains("names no neighbours"));
     assert!(refuse(Truth::Labels, &[vec![0], vec![0]]).contains("names no neighbours"));
 
-    let labels = |a: &[u32], b: &[u32]| Evaluation::by_labels(&q, &base, a, b, &Pool::ONE);
+    let labels = |a: &[u32], b: &[u32]| Evaluation::by_labels(&q, &base, a, b);
     assert!(labels(&[1], &[0; 40]).is_err());
     assert!(labels(&[1, 2], &[0; 39]).is_err());
     assert!(labels(&[1, 2], &[0; 40]).unwrap_err().to_string().contains("none of them"));
     assert!(labels(&[1, 0], &[0; 40]).is_ok());
 
     let other = Codes::new(8, HasherId(2), vec![0, 0]);
-    let mixed = Evaluation::by_labels(&other, &base, &[0, 0], &[0; 40], &Pool::ONE);
+    let mixed = Evaluation::by_labels(&other, &base, &[0, 0], &[0; 40]);
     assert!(matches!(mixed, Err(Error::OtherHasher { .. })));
     let ids = [vec![0, 1], vec![0, 1]];
-    let mixed = Evaluation::by_neighbours(&other, &base, two, &ids, &Pool::ONE);
+    let mixed = Evaluation::by_neighbours(&other, &base, two, &ids);
     assert!(matches!(mixed, Err(Error::OtherHasher { .. })));
 }
 
@@ -234,7 +226,7 @@ proptest! {
         let (q, base) = (codes(3, bits, 2, seed), codes(n, bits, 2, seed ^ 1));
         let relevant = lists(3, n, n, seed);
         let k = n.div_ceil(3);
-        let e = Evaluation::by_neighbours(&q, &base, Truth::Nearest(k), &relevant, &Pool::ONE).unwrap();
+        let e = Evaluation::by_neighbours(&q, &base, Truth::Nearest(k), &relevant).unwrap();
         for measure in [e.map(), e.pooled_area(), e.interpolated(), e.recall(k).unwrap()] {
             prop_assert!((0.0..=1.0 + 1e-12).contains(&measure));
         }

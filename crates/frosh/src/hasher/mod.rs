@@ -104,7 +104,7 @@ const LARGE_MEAN: f64 = 256.0;
 /// let hasher = sketch.hasher(16)?;
 /// let codes = hasher.encode(Rows::new(&data, 32)?)?;
 /// let hits = codes.nearest(&codes, 3)?;
-/// assert_eq!(hits[5][0].distance, 0); // a row is its own nearest neighbour
+/// assert_eq!(hits[5][0].distance, 0.0); // a row is its own nearest neighbour
 ///
 /// let loaded = Hasher::from_bytes(&hasher.to_bytes())?; // or save and load
 /// assert_eq!(loaded.id(), hasher.id());
@@ -223,7 +223,7 @@ impl Config {
 }
 
 impl Sketch {
-    /// Fits a hasher of `bits` bits with the default rotation, on every core.
+    /// Fits a hasher of `bits` bits with the default rotation.
     ///
     /// # Errors
     ///
@@ -257,7 +257,7 @@ impl Sketch {
         }
     }
 
-    /// Fits a hasher of `bits` bits with the given rotation, on every core. For LSH, whose directions are already
+    /// Fits a hasher of `bits` bits with the given rotation. For LSH, whose directions are already
     /// random, the rotation must be [`Rotation::None`].
     ///
     /// # Errors
@@ -276,12 +276,8 @@ impl Sketch {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn hasher_with(&self, bits: usize, rotation: Rotation) -> Result<Hasher> {
-        self.hasher_on(Pool::all(), bits, rotation)
-    }
-
-    /// [`Sketch::hasher_with`] on the threads of `pool`. Fails as that does.
-    pub fn hasher_on(&self, pool: &Pool, bits: usize, rotation: Rotation) -> Result<Hasher> {
         self.check_bits(bits, rotation)?;
+        let pool = &Pool::current();
         let (w, values, rank) = if self.method == Method::Lsh {
             (self.gaussian(bits), Vec::new(), 0)
         } else {
@@ -349,7 +345,7 @@ impl Sketch {
                     let v = linalg::single(v.as_ref());
                     sample = self.sample_along(pool, usize::MAX, v.as_ref());
                 }
-                pool.install(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
+                pool.in_rayon(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
         };
         let mut w = Mat::zeros(v.nrows(), r);
@@ -466,7 +462,7 @@ impl Hasher {
         self.id
     }
 
-    /// Encodes rows on every core. 2 d r operations and ceil(r / 8) bytes for each row of d values, with r bits.
+    /// Encodes rows. The code of a row does not depend on the other rows of the batch. 2 d r operations and ceil(r / 8) bytes for each row of d values, with r bits.
     ///
     /// # Errors
     ///
@@ -488,7 +484,9 @@ impl Hasher {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
-        self.encode_on(Pool::all(), rows)
+        let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
+        self.each_block(&Pool::current(), rows, &mut data, &mut [], &mut [], |_, _, _| {})?;
+        Ok(Codes::new(self.facts.bits, self.id, data))
     }
 
     /// Whether the model can make codes with factors: it can if the sketch had a sample of rows.
@@ -505,14 +503,6 @@ impl Hasher {
         self.scales
     }
 
-    /// [`Hasher::encode`] on the threads of `pool`. Fails as that does. The code of a row does not depend on the other
-    /// rows of the batch.
-    pub fn encode_on<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
-        let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
-        self.each_block(pool, rows, &mut data, &mut [], &mut [], |_, _, _| {})?;
-        Ok(Codes::new(self.facts.bits, self.id, data))
-    }
-
     /// Encodes rows, with one byte of factors for each row (two for models of earlier releases), which
     /// [`Ranking::Estimated`](crate::Ranking::Estimated) needs. Costs one more pass over each row.
     ///
@@ -521,18 +511,18 @@ impl Hasher {
     /// Those of [`Hasher::encode`], and [`Error::Factors`] if the model has no factors.
     ///
     /// ```
-    /// use frosh::{Config, Pool, Ranking, Rows, Sketcher};
+    /// use frosh::{Config, Ranking, Rows, Search, Sketcher};
     /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
     /// # let mut sketcher = Sketcher::new(Config::new(32))?;
     /// # sketcher.push(Rows::new(&data, 32)?)?;
     /// let hasher = sketcher.finish().hasher(16)?;
-    /// let codes = hasher.encode_with_factors(Pool::all(), Rows::new(&data, 32)?)?;
+    /// let codes = hasher.encode_with_factors(Rows::new(&data, 32)?)?;
     /// assert_eq!(codes.stored_bytes_per_row(), 3); // 16 bits and the factors
-    /// let queries = hasher.queries(Pool::all(), Rows::new(&data[..32], 32)?)?;
-    /// let hits = codes.ranked(Pool::all(), &queries, Ranking::Estimated, 5)?;
+    /// let queries = hasher.queries(Rows::new(&data[..32], 32)?)?;
+    /// let hits = codes.search(&queries, &Search::nearest(5).ranking(Ranking::Estimated))?;
     /// # Ok::<(), frosh::Error>(())
     /// ```
-    pub fn encode_with_factors<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Codes> {
+    pub fn encode_with_factors<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
         let advice = "fit the model from a sketch with a reservoir of rows";
         let scales = self.scales.ok_or_else(|| estimator::missing("the model", advice))?;
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
@@ -542,7 +532,7 @@ impl Hasher {
         let work = |norm, projections: &[f32], out: &mut [u8]| {
             scales.encode(Factors::new(norm, projections, share, residual), out);
         };
-        self.each_block(pool, rows, &mut data, &mut factors, &mut [], work)?;
+        self.each_block(&Pool::current(), rows, &mut data, &mut factors, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);
         codes.factors = Some(FactorColumn { bytes: width, data: factors.into() });
         Ok(codes)

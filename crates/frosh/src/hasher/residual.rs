@@ -334,14 +334,14 @@ mod tests {
         let of = |data| Rows::new(data, WIDE).unwrap();
         let (facts, mean) = (hasher.facts, hasher.mean.clone());
         let hasher = Hasher::assemble(facts, mean, hasher.directions.clone(), Some(scales));
-        let mut search = ExactSearch::new(of(queries), k, Metric::L2, &Pool::ONE).unwrap();
+        let mut search = ExactSearch::new(of(queries), k, Metric::L2).unwrap();
         search.push(of(base)).unwrap();
-        let ids = |found: &Vec<crate::Found>| found.iter().map(|f| f.id).collect();
+        let ids = |found: &Vec<crate::Hit>| found.iter().map(|f| f.id).collect();
         let nearest: Vec<Vec<u64>> = search.finish().iter().map(ids).collect();
-        let codes = hasher.encode_with_factors(&Pool::ONE, of(base)).unwrap();
-        let queries = hasher.queries(&Pool::ONE, of(queries)).unwrap();
+        let codes = hasher.encode_with_factors(of(base)).unwrap();
+        let queries = hasher.queries(of(queries)).unwrap();
         let (ranking, truth) = (Ranking::Estimated, Truth::Nearest(k));
-        RankedEvaluation::new(&queries, &codes, ranking, truth, &nearest, &Pool::ONE)
+        RankedEvaluation::new(&queries, &codes, ranking, truth, &nearest)
             .unwrap()
             .recall(k)
             .unwrap()

@@ -186,7 +186,7 @@ mod tests {
         let of = |data| Rows::new(data, DIM).unwrap();
         let (before, rest) = rows.split_at(queries.start * DIM);
         let (held_out, after) = rest.split_at(queries.len() * DIM);
-        let mut search = ExactSearch::new(of(held_out), 38, Metric::L2, &Pool::ONE).unwrap();
+        let mut search = ExactSearch::new(of(held_out), 38, Metric::L2).unwrap();
         search.push(of(before)).unwrap();
         search.push(of(after)).unwrap();
         let number = |id: u64| id as u32 + if id < 20 { 0 } else { 30 };

@@ -39,7 +39,7 @@
 //! what it costs on [`Codes`](crate::Codes); removed rows cost what a filter costs, until [`IndexWriter::compact`].
 //!
 //! ```
-//! use frosh::{Config, Index, IndexWriter, Pool, Ranking, Rows, Sketcher};
+//! use frosh::{Config, Index, IndexWriter, Rows, Sketcher};
 //! # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
 //! # let rows = Rows::new(&data, 32)?;
 //! # let folder = tempfile::tempdir().unwrap();
@@ -48,14 +48,13 @@
 //! # sketcher.push(rows)?;
 //! let hasher = sketcher.finish().hasher(16)?;
 //! let mut writer = IndexWriter::create(&folder, &hasher, true, None)?;
-//! let mut new = writer.add(Pool::all());
+//! let mut new = writer.add();
 //! new.push(rows)?;
 //! new.commit()?;
 //! writer.remove(&[3, 4])?;
 //!
 //! let index = Index::open(&folder)?;
-//! let queries = index.hasher().queries(Pool::all(), rows.slice(3..5))?;
-//! let hits = index.nearest(Pool::all(), &queries, Ranking::Estimated, 5, None)?;
+//! let hits = index.nearest(rows.slice(3..5), 5)?;
 //! assert_eq!((index.len(), hits[0].len()), (198, 5));
 //! assert!(hits[0].iter().all(|hit| hit.id != 3 && hit.id != 4));
 //! # Ok::<(), frosh::Error>(())
@@ -74,14 +73,14 @@ mod tests;
 mod writer;
 
 use crate::error::{Error, Result};
-use crate::evaluation::Found;
 use crate::hasher::Hasher;
 use crate::names::names;
 use crate::pool::Pool;
-use crate::rows::{Element, Metric, Rows};
-use crate::search::codes::{HasherId, Neighbour};
-use crate::search::hamming::IdSet;
-use crate::search::ranking::{Queries, Ranking, Scored};
+use crate::rows::{Element, Rows};
+use crate::search::codes::HasherId;
+use crate::search::options::{Hit, Search, keep_nearest};
+use crate::search::ranking::{Queries, Ranking};
+use crate::search::rerank::Rerank;
 use column::Form;
 use journal::Journal;
 use manifest::Manifest;
@@ -106,6 +105,8 @@ const ENDINGS: [&str; 7] = [
 ];
 /// How often a reader looks again, when files that it was told of were compacted away.
 const ATTEMPTS: usize = 8;
+/// Candidates that are re-ranked for each wanted neighbour, by default.
+const OVERSAMPLE: usize = 4;
 
 /// How an index keeps vectors, to put what was found in exact order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -324,129 +325,62 @@ impl Index {
         Ok(others)
     }
 
-    /// The `k` best rows for each query, best first, equal ones by id; only ids in `among`, where it is given.
-    /// Fewer where there are fewer.
-    pub fn nearest(
+    /// The `k` nearest rows for each query, nearest first: [`Index::search`] with its defaults.
+    pub fn nearest<T: Element>(&self, queries: Rows<'_, T>, k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.search(queries, &Search::nearest(k))
+    }
+
+    /// Searches the index for query vectors: one list of hits for each, nearest first, equal distances by id. Where the
+    /// index stores vectors, candidates are put in exact order ([`Search::rerank`]).
+    ///
+    /// Queries of another dimension are refused, and so are options that need what the index does not store.
+    pub fn search<T: Element>(
         &self,
-        pool: &Pool,
-        queries: &Queries,
-        ranking: Ranking,
-        k: usize,
-        among: Option<&IdSet>,
-    ) -> Result<Vec<Vec<Scored>>> {
+        queries: Rows<'_, T>,
+        search: &Search<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let projected = self.hasher.queries(queries)?;
+        let default =
+            if search.radius.is_some() || self.layout.vectors.is_none() { 0 } else { OVERSAMPLE };
+        let oversample = search.rerank.unwrap_or(default);
+        if oversample == 0 {
+            return self.by_codes(&projected, search);
+        }
+        if self.layout.vectors.is_none() {
+            let why = "stores no vectors, which exact distances need: build it with them".into();
+            return Err(Error::File { path: Some(self.folder.clone()), why });
+        }
+        let wide = Search { k: search.k.saturating_mul(oversample), ..search.clone() };
+        let candidates = self.by_codes(&projected, &wide)?;
+        let pool = Pool::current();
+        if self.verify {
+            self.segments.iter().try_for_each(|segment| segment.arrays.verify_ids(&pool))?;
+        }
+        let mut rerank = Rerank::new(queries, self.hasher.metric(), &candidates)?;
+        rerank.fetch(&pool, |id, out| self.vector(id, out))?;
+        Ok(rerank.finish(search.k))
+    }
+
+    /// Searches in the order of the codes.
+    fn by_codes(&self, queries: &Queries, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
+        let ranking = search.ranking_of(true, self.has_factors())?;
+        let search = Search { rerank: None, ranking: Some(ranking), ..search.clone() };
         let mut all = vec![Vec::new(); queries.len()];
         for segment in &self.segments {
             let arrays = &segment.arrays;
             if self.verify {
-                arrays.verify(pool, ranking == Ranking::Estimated)?;
+                arrays.verify(&Pool::current(), ranking == Ranking::Estimated)?;
             }
-            let allowed = segment.allowed(among);
-            let found = arrays.codes.ranked_among(pool, queries, ranking, k, allowed.as_deref())?;
+            let allowed = segment.allowed(search.filter);
+            let search = Search { filter: allowed.as_deref(), ..search.clone() };
+            let found = arrays.codes.search(queries, &search)?;
             for (all, found) in all.iter_mut().zip(found) {
-                let named = |s: Scored| Scored { score: s.score, id: arrays.ids.of(s.id as usize) };
+                let named = |hit: Hit| Hit { id: arrays.ids.of(hit.id as usize), ..hit };
                 all.extend(found.into_iter().map(named));
             }
         }
-        if self.segments.len() > 1 {
-            for found in &mut all {
-                found.sort_unstable_by(Scored::order);
-                found.truncate(k);
-            }
-        }
+        all.iter_mut().for_each(|hits| keep_nearest(hits, search.k));
         Ok(all)
-    }
-
-    /// All rows that differ from a query in at most `radius` bits, nearest first, equal ones by id; only ids in
-    /// `among`, where it is given.
-    pub fn within(
-        &self,
-        pool: &Pool,
-        queries: &Queries,
-        radius: u32,
-        among: Option<&IdSet>,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        let mut all = vec![Vec::new(); queries.len()];
-        let limit = radius.saturating_add(1);
-        for segment in &self.segments {
-            let arrays = &segment.arrays;
-            if self.verify {
-                arrays.verify(pool, false)?;
-            }
-            let allowed = segment.allowed(among);
-            let codes = &arrays.codes;
-            let found =
-                codes.search(pool, queries.codes(), usize::MAX, limit, allowed.as_deref())?;
-            for (all, found) in all.iter_mut().zip(found) {
-                let id = |n: &Neighbour| arrays.ids.of(n.id as usize);
-                all.extend(found.iter().map(|n| Neighbour { distance: n.distance, id: id(n) }));
-            }
-        }
-        all.iter_mut().for_each(|found| found.sort_unstable());
-        Ok(all)
-    }
-
-    /// Exact squared distances of candidates to their queries, from the vectors that the index keeps; the best
-    /// `k` of each. For cosine those of rows scaled to length 1, as [`Found`] has them.
-    pub fn rerank<T: Element>(
-        &self,
-        pool: &Pool,
-        queries: Rows<'_, T>,
-        candidates: &[Vec<Scored>],
-        k: usize,
-    ) -> Result<Vec<Vec<Found>>> {
-        if queries.dim() != self.hasher.dim() {
-            return Err(Error::Dimension { expected: self.hasher.dim(), got: queries.dim() });
-        }
-        if queries.len() != candidates.len() {
-            let why = format!("there are candidates for {} queries", candidates.len());
-            return Err(Error::setting("queries", queries.len(), why));
-        }
-        if self.layout.vectors.is_none() {
-            let why = "keeps no vectors, which exact distances need: build it with them".into();
-            return Err(Error::File { path: Some(self.folder.clone()), why });
-        }
-        if self.verify {
-            self.segments.iter().try_for_each(|segment| segment.arrays.verify_ids(pool))?;
-        }
-        let mut found: Vec<Result<Vec<Found>>> =
-            candidates.iter().map(|_| Ok(Vec::new())).collect();
-        let jobs = found.iter_mut().zip(candidates).enumerate().collect();
-        pool.each(
-            jobs,
-            |(query, (found, candidates)): (usize, (&mut Result<Vec<Found>>, &Vec<Scored>))| {
-                let mut asked = vec![0f64; queries.dim()];
-                T::widen(queries.row(query), 1.0, &mut asked);
-                self.scale(&mut asked);
-                *found = self.exact(&asked, candidates, k);
-            },
-        );
-        found.into_iter().collect()
-    }
-
-    /// The best `k` of the candidates for a query, by their vectors.
-    fn exact(&self, asked: &[f64], candidates: &[Scored], k: usize) -> Result<Vec<Found>> {
-        let mut found = Vec::with_capacity(candidates.len());
-        let mut row = vec![0f64; asked.len()];
-        for candidate in candidates {
-            if self.vector(candidate.id, &mut row)? {
-                self.scale(&mut row);
-                let square = |(x, y): (&f64, &f64)| (x - y) * (x - y);
-                let distance = asked.iter().zip(&row).map(square).sum();
-                found.push(Found { distance, id: candidate.id });
-            }
-        }
-        found.sort_unstable_by(Found::order);
-        found.truncate(k);
-        Ok(found)
-    }
-
-    fn scale(&self, row: &mut [f64]) {
-        if self.hasher.metric() == Metric::Cosine {
-            let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
-            if norm > 0.0 {
-                row.iter_mut().for_each(|x| *x /= norm);
-            }
-        }
     }
 
     /// The vector that is kept for an id; whether there is one.

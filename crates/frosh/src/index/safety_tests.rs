@@ -3,6 +3,7 @@
 use super::disk::faults;
 use super::tests::{DIM, data, hasher, names, rows, small};
 use super::*;
+use crate::{IdSet, Metric};
 
 /// A folder in memory, where the system has such: syncing thousands of times takes long elsewhere.
 fn quick_dir() -> tempfile::TempDir {
@@ -17,13 +18,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// What an index answers: every id that is found, with its score.
-fn answers(folder: &Path) -> (u64, Vec<Vec<(f32, u64)>>) {
+fn answers(folder: &Path) -> (u64, Vec<Vec<Hit>>) {
     let index = Index::open(folder).unwrap();
     index.check().unwrap();
-    let queries = index.hasher().queries(&Pool::ONE, rows(&data(2, 77))).unwrap();
-    let found = index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 5000, None).unwrap();
-    let named = |found: &Vec<Scored>| found.iter().map(|s| (s.score, s.id)).collect();
-    (index.len(), found.iter().map(named).collect())
+    let all = Search::nearest(5000).ranking(Ranking::Estimated).rerank(0);
+    (index.len(), index.search(rows(&data(2, 77)), &all).unwrap())
 }
 
 /// A change to an index in a folder.
@@ -32,13 +31,13 @@ type Change = fn(&Path) -> Result<()>;
 const CHANGES: [(&str, Change); 5] = [
     ("add", |folder| {
         let mut writer = IndexWriter::open(folder)?;
-        let mut adding = writer.add(&Pool::ONE);
+        let mut adding = writer.add();
         adding.push(rows(&data(30, 3)))?;
         adding.commit().map(|_| ())
     }),
     ("replace, ids out of order", |folder| {
         let mut writer = IndexWriter::open(folder)?;
-        let mut adding = writer.add(&Pool::ONE).replace(true);
+        let mut adding = writer.add().replace(true);
         adding.push_with_ids(rows(&data(3, 4)), &[12, 4, 1001])?;
         adding.commit().map(|_| ())
     }),
@@ -125,7 +124,7 @@ fn a_build_that_fails_or_is_killed_at_any_step_can_be_started_again() {
     let folder = dir.path().join("deep/er/index");
     let build = || {
         let mut writer = IndexWriter::create(&folder, &hasher, true, None)?;
-        let mut adding = writer.add(&Pool::ONE);
+        let mut adding = writer.add();
         adding.push(rows(&new))?;
         adding.commit()
     };
@@ -233,15 +232,11 @@ fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_sta
         index.other_files().unwrap(),
         [".frosh-x.tmp", "000005.codes.npy", "000006.removed"]
     );
-    let best = |index: &Index| {
-        let queries = index.hasher().queries(&Pool::ONE, asked).unwrap();
-        let found = index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 8, None).unwrap();
-        index.rerank(&Pool::ONE, asked, &found, 2).unwrap()
-    };
+    let best = |index: &Index| index.search(asked, &Search::nearest(2).rerank(4)).unwrap();
     let before = best(&index);
     assert_eq!(before[1][0].id, 3);
     let mut writer = IndexWriter::open(&folder).unwrap();
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     adding.push(asked).unwrap();
     adding.commit().unwrap();
     writer.remove(&(1198..1498).collect::<Vec<_>>()).unwrap();
@@ -264,21 +259,22 @@ fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_sta
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let index = Index::open(&folder).unwrap();
-    let first = [vec![Scored { score: 0.0, id: 0 }]];
-    let said = index.rerank(&Pool::ONE, asked.slice(0..1), &first, 1).unwrap_err().to_string();
+    let first: IdSet = [0].into_iter().collect();
+    let search = Search::nearest(1).filter(&first);
+    let said = index.search(asked.slice(0..1), &search).unwrap_err().to_string();
     assert!(said.contains("000001.vectors.npy"), "{said}");
 }
 
 /// An index of so many rows with even ids, of which two were removed.
-fn sized(folder: &Path, count: u64) -> (Hasher, Vec<f32>) {
+fn sized(folder: &Path, count: u64) -> Vec<f32> {
     let (hasher, new) = (hasher(Metric::L2), data(count as usize, 6));
     let mut writer = IndexWriter::create(folder, &hasher, true, Some(StoredVectors::F32)).unwrap();
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     let ids: Vec<u64> = (0..count).map(|i| 2 * i).collect();
     adding.push_with_ids(rows(&new), &ids).unwrap();
     adding.commit().unwrap();
     writer.remove(&[4, 8]).unwrap();
-    (hasher, new)
+    new
 }
 
 /// Every byte of every array counts: an answer is the right one, or an error that names the file.
@@ -287,19 +283,19 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
     for large in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         // Every array is several blocks, or every one a single block.
-        let (hasher, new) = sized(dir.path(), if large { 20_000 } else { 40 });
-        let pool = Pool::new(2).unwrap();
-        let queries = hasher.queries(&pool, rows(&new[..2 * DIM])).unwrap();
+        let new = sized(dir.path(), if large { 20_000 } else { 40 });
+        let (asked, pool) = (rows(&new[..2 * DIM]), Pool::new(2).unwrap());
         let rankings = [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated];
         let ask = |index: &Index| {
             rankings.map(|ranking| {
-                let found = index.nearest(&pool, &queries, ranking, 9, None);
-                found.map_err(|error| error.to_string())
+                let search = Search::nearest(9).ranking(ranking).rerank(0);
+                pool.install(|| index.search(asked, &search)).map_err(|error| error.to_string())
             })
         };
-        let exact = |index: &Index, found: &[Vec<Scored>]| {
-            let exact = index.rerank(&pool, rows(&new[..2 * DIM]), found, 3);
-            exact.map_err(|error| error.to_string())
+        let exact = |index: &Index, found: &[Vec<Hit>]| {
+            let ids: IdSet = found.iter().flatten().map(|hit| hit.id).collect();
+            let search = Search::nearest(3).ranking(Ranking::Hamming).filter(&ids).rerank(6);
+            pool.install(|| index.search(asked, &search)).map_err(|error| error.to_string())
         };
         let sound = ask(&Index::open(dir.path()).unwrap()).map(|found| found.unwrap());
         let order = exact(&Index::open(dir.path()).unwrap(), &sound[0]).unwrap();
@@ -355,7 +351,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
                     assert!(index.contains(8).is_err(), "{what}");
                     let mut writer = IndexWriter::open(dir.path()).unwrap();
                     assert!(writer.remove(&[16]).is_err(), "{what}");
-                    let mut adding = writer.add(&Pool::ONE);
+                    let mut adding = writer.add();
                     adding.push_with_ids(rows(&new[..DIM]), &[17]).unwrap();
                     assert!(adding.commit().is_err(), "{what}");
                 }
@@ -389,17 +385,17 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
 #[test]
 fn arrays_are_compared_once() {
     let dir = tempfile::tempdir().unwrap();
-    let (hasher, new) = small(dir.path(), None, Metric::L2);
-    let queries = hasher.queries(&Pool::ONE, rows(&new[..DIM])).unwrap();
+    let (_, new) = small(dir.path(), None, Metric::L2);
+    let first = rows(&new[..DIM]);
     let index = Index::open(dir.path()).unwrap();
     let seen = |index: &Index| index.segments[0].arrays.was_verified();
     assert!(!seen(&index));
-    index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 1, None).unwrap();
+    index.nearest(first, 1).unwrap();
     assert!(seen(&index));
     // A writer that adds goes on with the same arrays.
     let mut writer = IndexWriter::open(dir.path()).unwrap();
-    writer.index().nearest(&Pool::ONE, &queries, Ranking::Estimated, 1, None).unwrap();
-    let mut adding = writer.add(&Pool::ONE);
+    writer.index().nearest(first, 1).unwrap();
+    let mut adding = writer.add();
     adding.push(rows(&new)).unwrap();
     adding.commit().unwrap();
     writer.remove(&[2]).unwrap();
@@ -416,7 +412,7 @@ fn many_parts_take_few_mappings_and_few_files_are_opened_again() {
     let mut writer = IndexWriter::open(dir.path()).unwrap();
     let before = mappings();
     for _ in 0..300 {
-        let mut adding = writer.add(&Pool::ONE);
+        let mut adding = writer.add();
         adding.push(rows(&new)).unwrap();
         adding.commit().unwrap();
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::search::codes::Codes;
-use crate::{Config, ExactSearch, Sketcher};
+use crate::{Config, ExactSearch, IdSet, Metric, Sketcher};
 use std::collections::BTreeMap;
 
 pub(super) const DIM: usize = 20;
@@ -20,7 +20,7 @@ pub(super) fn data(rows: usize, seed: u64) -> Vec<f32> {
 
 pub(super) fn hasher(metric: Metric) -> Hasher {
     let rows = data(800, 1);
-    let config = Config::new(DIM).sketch_rows(40).metric(metric).threads(1);
+    let config = Config::new(DIM).sketch_rows(40).metric(metric);
     let mut sketcher = Sketcher::new(config).unwrap();
     sketcher.push(Rows::new(&rows, DIM).unwrap()).unwrap();
     sketcher.finish().hasher(13).unwrap()
@@ -41,35 +41,28 @@ impl Oracle<'_> {
         let chosen = self.rows.iter().filter(|(id, _)| among.is_none_or(|set| set.contains(**id)));
         let (ids, values): (Vec<u64>, Vec<&[f32]>) =
             chosen.map(|(id, row)| (*id, &row[..])).unzip();
-        (ids, self.hasher.encode_with_factors(&Pool::ONE, rows(&values.concat())).unwrap())
+        (ids, self.hasher.encode_with_factors(rows(&values.concat())).unwrap())
     }
 
     fn agrees(&self, index: &Index, asked: &[f32], among: Option<&IdSet>) {
-        let pool = Pool::new(2).unwrap();
-        let queries = self.hasher.queries(&pool, rows(asked)).unwrap();
+        let queries = self.hasher.queries(rows(asked)).unwrap();
         let (ids, codes) = self.codes(among);
         if among.is_none() {
             assert_eq!(index.len(), ids.len() as u64);
         }
-        for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
-            for k in [0, 1, 7, 5000] {
-                let want = codes.ranked(&pool, &queries, ranking, k).unwrap();
-                let got = index.nearest(&pool, &queries, ranking, k, among).unwrap();
-                for (want, got) in want.iter().zip(&got) {
-                    let named = |s: &Scored| (s.score, ids[s.id as usize]);
-                    let want: Vec<_> = want.iter().map(named).collect();
-                    let got: Vec<_> = got.iter().map(|s| (s.score, s.id)).collect();
-                    assert_eq!(got, want, "{ranking}, k = {k}");
-                }
-            }
-        }
-        for radius in [0, 3, 13, 99] {
-            let want = codes.within_on(&pool, queries.codes(), radius).unwrap();
-            let got = index.within(&pool, &queries, radius, among).unwrap();
+        let by_ranking = [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated]
+            .into_iter()
+            .flat_map(|ranking| [0, 1, 7, 5000].map(|k| Search::nearest(k).ranking(ranking)));
+        let by_radius = [0, 3, 13, 99].into_iter().map(Search::within);
+        let both = [Search::nearest(4).radius(3)];
+        for search in by_ranking.chain(by_radius).chain(both) {
+            let want = codes.search(&queries, &search).unwrap();
+            let filtered = Search { filter: among, ..search.clone() };
+            let got = index.search(rows(asked), &filtered).unwrap();
             for (want, got) in want.iter().zip(&got) {
-                let want: Vec<_> =
-                    want.iter().map(|n| Neighbour { id: ids[n.id as usize], ..*n }).collect();
-                assert_eq!(*got, want, "radius {radius}");
+                let named = |hit: &Hit| Hit { id: ids[hit.id as usize], ..*hit };
+                let want: Vec<_> = want.iter().map(named).collect();
+                assert_eq!(*got, want, "{search:?}");
             }
         }
     }
@@ -83,7 +76,7 @@ fn after_any_changes_an_index_answers_as_a_map_from_ids_to_rows() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("index");
         let mut writer = IndexWriter::create(&folder, &hasher, true, None).unwrap();
-        writer.add(&Pool::ONE).commit().unwrap();
+        writer.add().commit().unwrap();
         let mut oracle = Oracle { hasher: &hasher, rows: BTreeMap::new() };
         let (asked, mut next) = (data(3, 99), 0u64);
         let mut state = seed + 1;
@@ -97,7 +90,7 @@ fn after_any_changes_an_index_answers_as_a_map_from_ids_to_rows() {
             match draw(6) {
                 0 | 1 => {
                     let new = data(1 + draw(60) as usize, 7 * seed + step);
-                    let mut adding = writer.add(&Pool::ONE);
+                    let mut adding = writer.add();
                     // In two batches, which must not matter.
                     let half = new.len() / DIM / 2 * DIM;
                     adding.push(rows(&new[..half])).unwrap();
@@ -120,7 +113,7 @@ fn after_any_changes_an_index_answers_as_a_map_from_ids_to_rows() {
                         }
                     }
                     let there = ids.iter().filter(|id| oracle.rows.contains_key(id)).count();
-                    let mut adding = writer.add(&Pool::ONE).replace(replace);
+                    let mut adding = writer.add().replace(replace);
                     adding.push_with_ids(rows(&new), &ids).unwrap();
                     assert_eq!(adding.commit().unwrap(), there as u64);
                     for (id, row) in ids.iter().zip(new.chunks(DIM)) {
@@ -160,7 +153,7 @@ pub(super) fn small(
 ) -> (Hasher, Vec<f32>) {
     let (hasher, new) = (hasher(metric), data(200, 5));
     let mut writer = IndexWriter::create(folder, &hasher, true, vectors).unwrap();
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     let ids: Vec<u64> = (0..400).step_by(2).collect();
     adding.push_with_ids(rows(&new), &ids).unwrap();
     adding.commit().unwrap();
@@ -170,17 +163,15 @@ pub(super) fn small(
 #[test]
 fn readers_go_on_while_a_writer_adds_removes_and_compacts() {
     let dir = tempfile::tempdir().unwrap();
-    let (hasher, new) = small(dir.path(), None, Metric::L2);
-    let queries = hasher.queries(&Pool::ONE, rows(&new[..3 * DIM])).unwrap();
-    let ask =
-        |index: &Index| index.nearest(&Pool::ONE, &queries, Ranking::Estimated, 9, None).unwrap();
+    let (_, new) = small(dir.path(), None, Metric::L2);
+    let ask = |index: &Index| index.nearest(rows(&new[..3 * DIM]), 9).unwrap();
     let reader = Index::open(dir.path()).unwrap();
     let before = ask(&reader);
     std::thread::scope(|scope| {
         let changes = scope.spawn(|| {
             let mut writer = IndexWriter::open(dir.path()).unwrap();
             for round in 0..20 {
-                let mut adding = writer.add(&Pool::ONE);
+                let mut adding = writer.add();
                 adding.push(rows(&new)).unwrap();
                 adding.commit().unwrap();
                 writer.remove(&[4 * round]).unwrap();
@@ -231,7 +222,7 @@ fn ids_that_are_there_or_come_twice_are_refused_and_nothing_changes() {
     let cases: [(&[u64], u64); 4] =
         [(&[401, 6, 403], 6), (&[7, 401, 7], 7), (&[401, 401], 401), (&[9, 8], 8)];
     for (ids, id) in cases {
-        let mut adding = writer.add(&Pool::ONE);
+        let mut adding = writer.add();
         adding.push_with_ids(rows(&new[..ids.len() * DIM]), ids).unwrap();
         let refused = adding.commit().unwrap_err();
         assert!(matches!(refused, Error::DuplicateId { id: got } if got == id), "{refused}");
@@ -239,7 +230,7 @@ fn ids_that_are_there_or_come_twice_are_refused_and_nothing_changes() {
         assert_eq!(writer.index().len(), 200);
     }
     // Rows that are refused, and additions that are given up, leave nothing either.
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     adding.push(rows(&new)).unwrap();
     assert!(adding.push(Rows::new(&[f32::NAN; DIM], DIM).unwrap()).is_err());
     assert!(adding.push_with_ids(rows(&new), &[1]).is_err());
@@ -247,16 +238,16 @@ fn ids_that_are_there_or_come_twice_are_refused_and_nothing_changes() {
     assert_eq!(names(dir.path()), tidy);
     // An id that was removed may come again, and the largest of all leaves none for rows without one.
     writer.remove(&[6]).unwrap();
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     adding.push_with_ids(rows(&new[..2 * DIM]), &[u64::MAX, 6]).unwrap();
     assert!(adding.push(rows(&new)).is_err());
     adding.commit().unwrap();
     // Not even when it is removed again: ids are not used twice.
     writer.remove(&[u64::MAX]).unwrap();
-    let said = writer.add(&Pool::ONE).push(rows(&new)).unwrap_err().to_string();
+    let said = writer.add().push(rows(&new)).unwrap_err().to_string();
     let facts = ["the largest id that there ever was", "18446744073709551615", "give ids"];
     assert!(facts.iter().all(|fact| said.contains(fact)), "{said}");
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     adding.push_with_ids(rows(&new[..DIM]), &[u64::MAX]).unwrap();
     adding.commit().unwrap();
     assert!(writer.index().contains(u64::MAX).unwrap() && writer.index().contains(6).unwrap());
@@ -272,35 +263,38 @@ fn kept_vectors_put_candidates_in_exact_order() {
         (StoredVectors::F32, Metric::Cosine),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let (hasher, new) = small(dir.path(), Some(stored), metric);
+        let (_, new) = small(dir.path(), Some(stored), metric);
         let asked = data(4, 8);
         let index = Index::open(dir.path()).unwrap();
-        let pool = Pool::new(2).unwrap();
-        let queries = hasher.queries(&pool, rows(&asked)).unwrap();
-        let all = index.nearest(&pool, &queries, Ranking::Hamming, 1000, None).unwrap();
-        let got = index.rerank(&pool, rows(&asked), &all, 12).unwrap();
-        let mut exact = ExactSearch::new(rows(&asked), 12, metric, &pool).unwrap();
+        let all = Search::nearest(12).ranking(Ranking::Hamming).rerank(100);
+        let got = index.search(rows(&asked), &all).unwrap();
+        let mut exact = ExactSearch::new(rows(&asked), 12, metric).unwrap();
         exact.push(rows(&new)).unwrap();
         for (got, want) in got.iter().zip(exact.finish()) {
             for (got, want) in got.iter().zip(&want) {
-                assert_eq!(got.id, 2 * want.id);
-                assert!((got.distance - want.distance).abs() <= 1e-12 * want.distance.max(1.0));
+                assert_eq!(*got, Hit { id: 2 * want.id, ..*want });
             }
         }
-        assert!(index.rerank(&pool, rows(&asked[..DIM]), &all, 3).is_err());
+        // By default some candidates are re-ranked: their distances are exact, too.
+        let (few, all) = (index.nearest(rows(&asked), 3).unwrap(), index.len() as usize);
+        let every = Search::nearest(all).ranking(Ranking::Hamming).rerank(1);
+        for (few, every) in few.iter().zip(index.search(rows(&asked), &every).unwrap()) {
+            assert!(few.len() == 3 && few.iter().all(|hit| every.contains(hit)));
+        }
     }
     let dir = tempfile::tempdir().unwrap();
     let (_, new) = small(dir.path(), None, Metric::L2);
     let index = Index::open(dir.path()).unwrap();
-    let said = index.rerank(&Pool::ONE, rows(&new[..DIM]), &[vec![]], 3).unwrap_err().to_string();
-    assert!(said.contains("keeps no vectors"), "{said}");
+    let said =
+        index.search(rows(&new[..DIM]), &Search::nearest(3).rerank(2)).unwrap_err().to_string();
+    assert!(said.contains("stores no vectors"), "{said}");
     // What half precision cannot hold is refused by row and column.
     let (dir, hasher) = (tempfile::tempdir().unwrap(), hasher(Metric::L2));
     let mut writer =
         IndexWriter::create(dir.path(), &hasher, false, Some(StoredVectors::F16)).unwrap();
     let mut large = data(2, 1);
     large[DIM + 3] = 70_000.0;
-    let refused = writer.add(&Pool::ONE).push(rows(&large)).unwrap_err();
+    let refused = writer.add().push(rows(&large)).unwrap_err();
     assert!(matches!(refused, Error::TooLarge { row: 1, column: 3, .. }), "{refused}");
 }
 
@@ -308,26 +302,25 @@ fn kept_vectors_put_candidates_in_exact_order() {
 fn an_empty_index_answers_with_nothing() {
     let (dir, hasher) = (tempfile::tempdir().unwrap(), hasher(Metric::L2));
     let mut writer = IndexWriter::create(dir.path(), &hasher, false, None).unwrap();
-    writer.add(&Pool::ONE).commit().unwrap();
+    writer.add().commit().unwrap();
     let index = Index::open(dir.path()).unwrap();
-    let queries = hasher.queries(&Pool::ONE, rows(&data(2, 1))).unwrap();
     assert!(index.is_empty());
     for ranking in [Ranking::Hamming, Ranking::Asymmetric] {
-        let found = index.nearest(&Pool::ONE, &queries, ranking, 3, None).unwrap();
-        assert_eq!(found, vec![vec![]; 2]);
+        let search = Search::nearest(3).ranking(ranking);
+        assert_eq!(index.search(rows(&data(2, 1)), &search).unwrap(), vec![vec![]; 2]);
     }
-    assert_eq!(index.within(&Pool::ONE, &queries, 64, None).unwrap(), vec![vec![]; 2]);
+    assert_eq!(index.search(rows(&data(2, 1)), &Search::within(64)).unwrap(), vec![vec![]; 2]);
     assert_eq!(writer.remove(&[1]).unwrap(), 0);
     writer.compact().unwrap();
     // Emptied again after it was filled.
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     adding.push(rows(&data(3, 1))).unwrap();
     adding.commit().unwrap();
     assert_eq!(writer.remove(&[0, 1, 2, 2]).unwrap(), 3);
     writer.compact().unwrap();
     assert_eq!((writer.index().segments(), writer.index().len()), (0, 0));
     // Numbers are not used again.
-    let mut adding = writer.add(&Pool::ONE);
+    let mut adding = writer.add();
     adding.push(rows(&data(1, 1))).unwrap();
     adding.commit().unwrap();
     assert!(writer.index().contains(3).unwrap() && !writer.index().contains(0).unwrap());

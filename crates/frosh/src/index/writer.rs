@@ -92,13 +92,13 @@ impl IndexWriter {
         &self.index
     }
 
-    /// Begins to add rows, encoded on the threads of `pool`.
-    pub fn add<'w>(&'w mut self, pool: &Pool) -> NewRows<'w> {
+    /// Begins to add rows.
+    pub fn add(&mut self) -> NewRows<'_> {
         let next_id = self.index.manifest.next_id;
         let next_number = self.index.manifest.next_number;
         NewRows {
             writer: self,
-            pool: pool.clone(),
+            pool: Pool::current(),
             replace: false,
             current: None,
             done: Vec::new(),
@@ -349,8 +349,8 @@ impl NewRows<'_> {
         }
         let index = &self.writer.index;
         let codes = match index.layout.factors {
-            Some(_) => index.hasher.encode_with_factors(&self.pool, rows)?,
-            None => index.hasher.encode_on(&self.pool, rows)?,
+            Some(_) => self.pool.install(|| index.hasher.encode_with_factors(rows))?,
+            None => self.pool.install(|| index.hasher.encode(rows))?,
         };
         let vectors = index.layout.vectors.map(|stored| stored.bytes(rows)).transpose()?;
         let mut at = 0;

@@ -12,7 +12,9 @@
 use crate::error::{Error, Result};
 use crate::hasher::estimator::FactorColumn;
 use crate::pool::Pool;
-use crate::search::hamming::{IdSet, Scan, Table, distance};
+use crate::search::hamming::{Neighbour, Scan, Table, adaptive, distance};
+use crate::search::options::{Hit, QuerySet, Search};
+use crate::search::ranking::Ranking;
 use crate::sketch::config::MAX_DIM;
 use crate::storage::mapped::Bytes;
 use std::fmt;
@@ -32,15 +34,6 @@ impl fmt::Display for HasherId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
-}
-
-/// A neighbour that a search found. Neighbours are ordered by distance, then by id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Neighbour {
-    /// Bits that differ.
-    pub distance: u32,
-    /// Row number among the codes searched.
-    pub id: u64,
 }
 
 /// Packed codes of some rows: bit k of a row is bit k mod 8 of its byte k / 8, and 1 where the projection is
@@ -167,85 +160,47 @@ impl Codes {
         Ok(distance(self.row(i), other.row(j)))
     }
 
-    /// The `k` nearest rows here for each row of `queries`, nearest first, equal ones by id; fewer
-    /// where there are fewer rows, none for k = 0. Without queries there are no lists.
-    pub fn nearest(&self, queries: &Codes, k: usize) -> Result<Vec<Vec<Neighbour>>> {
-        self.nearest_on(Pool::all(), queries, k)
+    /// The `k` nearest rows for each query, nearest first: [`Codes::search`] with its defaults.
+    pub fn nearest(&self, queries: &impl QuerySet, k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.search(queries, &Search::nearest(k))
     }
 
-    /// [`Codes::nearest`] on a pool of the caller's.
-    pub fn nearest_on(
-        &self,
-        pool: &Pool,
-        queries: &Codes,
-        k: usize,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        self.search(pool, queries, k, u32::MAX, None)
-    }
-
-    /// The `k` nearest of the rows whose numbers are in `allowed`, for each row of `queries`, in the order
-    /// of [`Codes::nearest`]. Numbers past the last row are passed over.
+    /// Searches these codes: one list of hits for each query, nearest first, equal distances by row number. Queries of
+    /// another hasher are refused, and so are options that need what queries or codes do not have.
     ///
     /// ```
-    /// # use frosh::{Config, IdSet, Pool, Rows, Sketcher};
+    /// # use frosh::{Config, IdSet, Rows, Search, Sketcher};
     /// # let rows: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
     /// # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
     /// # sketcher.push(Rows::new(&rows, 32)?)?;
     /// # let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&rows, 32)?)?;
     /// let even: IdSet = (0..100).step_by(2).collect();
-    /// let found = codes.nearest_among(Pool::all(), &codes, 5, &even)?;
-    /// assert!(found.iter().all(|list| list.len() == 5 && list.iter().all(|hit| hit.id % 2 == 0)));
+    /// let hits = codes.search(&codes, &Search::nearest(5).filter(&even))?;
+    /// assert!(hits.iter().all(|list| list.len() == 5 && list.iter().all(|hit| hit.id % 2 == 0)));
     /// # Ok::<(), frosh::Error>(())
     /// ```
-    pub fn nearest_among(
-        &self,
-        pool: &Pool,
-        queries: &Codes,
-        k: usize,
-        allowed: &IdSet,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        self.search(pool, queries, k, u32::MAX, Some(allowed))
+    pub fn search(&self, queries: &impl QuerySet, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
+        self.check_same_hasher(queries.query_codes())?;
+        search.check_no_rerank()?;
+        let (projected, pool) = (queries.projected(), Pool::current());
+        match (search.ranking_of(projected.is_some(), self.has_factors())?, projected) {
+            (Ranking::Hamming, _) | (_, None) => {
+                Ok(self.hamming(&pool, queries.query_codes(), search))
+            }
+            (ranking, Some(queries)) => self.ranked(&pool, queries, ranking, search),
+        }
     }
 
-    /// All rows that differ from a query in at most `radius` bits, for each row of `queries`, nearest first,
-    /// equal ones by id.
-    pub fn within(&self, queries: &Codes, radius: u32) -> Result<Vec<Vec<Neighbour>>> {
-        self.within_on(Pool::all(), queries, radius)
-    }
-
-    /// [`Codes::within`] on a pool of the caller's.
-    pub fn within_on(
-        &self,
-        pool: &Pool,
-        queries: &Codes,
-        radius: u32,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        self.search(pool, queries, usize::MAX, radius.saturating_add(1), None)
-    }
-
-    /// [`Codes::within_on`] of the rows whose numbers are in `allowed`.
-    pub fn within_among(
-        &self,
-        pool: &Pool,
-        queries: &Codes,
-        radius: u32,
-        allowed: &IdSet,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        self.search(pool, queries, usize::MAX, radius.saturating_add(1), Some(allowed))
-    }
-
-    /// The `k` nearest rows that are nearer than `limit`, of those allowed.
-    pub(crate) fn search(
-        &self,
-        pool: &Pool,
-        queries: &Codes,
-        k: usize,
-        limit: u32,
-        allowed: Option<&IdSet>,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        self.check_same_hasher(queries)?;
-        let (table, queries) = (self.table(), queries.table());
-        Ok(Scan { table, queries, k, limit, allowed }.answer(pool))
+    /// Searches by Hamming distance. The queries' hasher was checked.
+    fn hamming(&self, pool: &Pool, queries: &Codes, search: &Search<'_>) -> Vec<Vec<Hit>> {
+        let Search { k, filter: allowed, .. } = *search;
+        let (table, limit) = (self.table(), search.limit());
+        let found = match (allowed, limit) {
+            (None, u32::MAX) if !search.scan_only => adaptive::nearest(pool, self, queries, k),
+            _ => Scan { table, queries: queries.table(), k, limit, allowed }.answer(pool),
+        };
+        let hit = |n: Neighbour| Hit { id: n.id, distance: n.distance.into() };
+        found.into_iter().map(|list| list.into_iter().map(hit).collect()).collect()
     }
 
     /// The bytes, as the search sees them.
@@ -296,7 +251,7 @@ mod tests {
                 let mut all: Vec<(u32, u64)> =
                     (0..6).map(|j| (c.distance(i, &c, j).unwrap(), j as u64)).collect();
                 all.sort_unstable();
-                let got: Vec<_> = hits.iter().map(|h| (h.distance, h.id)).collect();
+                let got: Vec<_> = hits.iter().map(|h| (h.distance as u32, h.id)).collect();
                 prop_assert_eq!(&got[..], &all[..4]);
             }
         }
@@ -343,6 +298,6 @@ mod tests {
         assert_eq!(some.nearest(&some, 0).unwrap(), vec![Vec::new(); 10]);
         assert_eq!(none.nearest(&some, 3).unwrap(), vec![Vec::new(); 10]);
         assert!(some.nearest(&none, 3).unwrap().is_empty());
-        assert!(some.within(&none, 3).unwrap().is_empty());
+        assert!(some.search(&none, &Search::within(3)).unwrap().is_empty());
     }
 }

@@ -67,7 +67,6 @@ pub struct Config {
     pub(crate) metric: Metric,
     pub(crate) reservoir_rows: usize,
     pub(crate) shrink_index: ShrinkIndex,
-    pub(crate) threads: usize,
 }
 
 /// Largest dimension. It keeps all size computations far from overflow.
@@ -94,7 +93,6 @@ impl Config {
             metric: Metric::default(),
             reservoir_rows: reservoir::DEFAULT_ROWS,
             shrink_index: ShrinkIndex::default(),
-            threads: 0,
         }
     }
 
@@ -156,12 +154,6 @@ impl Config {
     /// Sets which squared singular value a shrink subtracts.
     pub fn shrink_index(mut self, index: ShrinkIndex) -> Self {
         self.shrink_index = index;
-        self
-    }
-
-    /// Sets the number of threads; 0, the default, means one for every core. It does not change results.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads;
         self
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`Config`] | settings: dimension, [`Method`], sketch rows, seed, worker number, threads |
+//! | [`Config`] | settings: dimension, [`Method`], sketch rows, metric, seed, worker number |
 //! | [`Method`] | the algorithm: FROSH, FROSH with a sparse embedding, OSH or LSH |
 //! | [`Sketcher`] | the learner: takes batches of any size; can be saved and resumed bit for bit |
 //! | [`Sketch`] | the result: merges with other sketches, saves, makes [`Hasher`](crate::Hasher)s |
@@ -247,7 +247,11 @@ impl Sketch {
     /// Estimated scatter along the principal directions, descending: the squared singular values of B.
     /// Frequent directions underestimates each value by at most [`Certificate::removed`]. O(d l^2 + l^3) time.
     pub fn spectrum(&self) -> Vec<f64> {
-        linalg::eigen(self.gram(Pool::all()).as_ref()).0.into_iter().map(|v| v.max(0.0)).collect()
+        linalg::eigen(self.gram(&Pool::current()).as_ref())
+            .0
+            .into_iter()
+            .map(|v| v.max(0.0))
+            .collect()
     }
 
     /// For each k of `ks`: the share of the sampled rows' scatter that lies along the k leading directions.
@@ -270,7 +274,7 @@ impl Sketch {
         if self.reservoir.len() == 0 || self.method == Method::Lsh {
             return None;
         }
-        let pool = Pool::all();
+        let pool = &Pool::current();
         let vectors = self.principal(pool, most).vectors;
         let vectors = linalg::single(vectors.as_ref());
         let (mut total, mut shares) = (0f64, vec![0f64; most]);
@@ -332,14 +336,7 @@ impl Sketch {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
-        Self::merge_on(Pool::all(), sketches)
-    }
-
-    /// [`Sketch::merge`] on the threads of `pool`. Fails as that does.
-    pub fn merge_on<'a>(
-        pool: &Pool,
-        sketches: impl IntoIterator<Item = &'a Sketch>,
-    ) -> Result<Sketch> {
+        let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
         parts.sort_by(|a, b| a.workers.cmp(&b.workers));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
@@ -396,8 +393,12 @@ impl Sketch {
         }
     }
 
-    /// Rejects a sketch that cannot be merged with this one.
-    fn check_mergeable(&self, other: &Sketch) -> Result<()> {
+    /// Checks whether this sketch can be merged with another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Merge`] with the property that differs.
+    pub fn check_mergeable(&self, other: &Sketch) -> Result<()> {
         let differ = |what, left: &dyn ToString, right: &dyn ToString| {
             let (left, right) = (left.to_string(), right.to_string());
             if left == right { Ok(()) } else { Err(Error::Merge { what, left, right }) }

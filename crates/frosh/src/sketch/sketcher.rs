@@ -84,14 +84,14 @@ pub struct Sketcher {
 }
 
 impl Sketcher {
-    /// A learner without rows.
+    /// A learner without rows. It keeps the [current pool](Pool::current).
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] if a setting is outside its range, [`Error::Threads`] if threads cannot be started.
+    /// [`Error::Setting`] if a setting is outside its range.
     pub fn new(config: Config) -> Result<Self> {
         let m = config.resolved_block_rows()?;
-        let pool = Pool::new(config.threads)?;
+        let pool = Pool::current();
         let (dim, l) = (config.dim, config.sketch_rows);
         let kind = match config.method {
             Method::Frosh => Some(Kind::Srht),
@@ -145,17 +145,6 @@ impl Sketcher {
     /// Sets the note.
     pub fn set_note(&mut self, note: impl Into<String>) {
         self.note = note.into();
-    }
-
-    /// Changes the number of threads; 0 means one for every core. Files do not store this number.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Threads`] if the threads cannot be started.
-    pub fn set_threads(&mut self, threads: usize) -> Result<()> {
-        self.pool = Pool::new(threads)?;
-        self.config.threads = threads;
-        Ok(())
     }
 
     /// Heap bytes in use.

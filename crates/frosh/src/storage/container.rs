@@ -39,7 +39,7 @@ pub(crate) trait Saved: Sized {
 /// Collects the facts and tensors of a file.
 #[derive(Default)]
 pub(crate) struct Writer<'a> {
-    facts: BTreeMap<&'static str, String>,
+    facts: Facts,
     tensors: Vec<Tensor<'a>>,
 }
 
@@ -94,48 +94,83 @@ impl<'a> Writer<'a> {
     }
 
     /// The pieces of the file in order: the header, and each tensor.
-    fn finish(mut self, format: &str) -> Vec<Cow<'a, [u8]>> {
-        self.facts.insert("format", format.to_owned());
-        self.facts.insert("version", VERSION.to_string());
-        let facts = self.facts.iter().map(|(k, v)| (*k, v.as_str()));
-        let sum = checksum(facts, self.tensors.iter().map(|t| &t.3[..]));
-        self.facts.insert("checksum", sum);
-        // Keys are sorted and written here, because the order of a JSON library depends on its build features.
-        let mut entries =
-            BTreeMap::from([("__metadata__", serde_json::json!(self.facts).to_string())]);
-        let mut at = 0;
-        for (name, dtype, shape, bytes) in &self.tensors {
-            let end = at + bytes.len();
-            let shape = serde_json::json!(shape);
-            let entry =
-                format!(r#"{{"data_offsets":[{at},{end}],"dtype":"{dtype}","shape":{shape}}}"#);
-            entries.insert(name, entry);
-            at = end;
-        }
-        let entries: Vec<String> =
-            entries.iter().map(|(name, entry)| format!(r#""{name}":{entry}"#)).collect();
-        let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
-        header.resize(header.len().next_multiple_of(8), b' ');
-        let length = (header.len() as u64).to_le_bytes();
-        let header: Cow<'a, [u8]> = [&length[..], &header].concat().into();
+    fn finish(self, format: &str) -> Vec<Cow<'a, [u8]>> {
+        let facts = with_format(self.facts, format);
+        let mut sum = Checksum::new(&facts);
+        self.tensors.iter().for_each(|tensor| sum.update(&tensor.3));
+        let shapes: Vec<Shape> =
+            self.tensors.iter().map(|t| (t.0, t.1, t.2.clone(), t.3.len() as u64)).collect();
+        let header: Cow<'a, [u8]> = header(facts, &sum.finish(), &shapes).into();
         std::iter::once(header).chain(self.tensors.into_iter().map(|t| t.3)).collect()
     }
 }
 
-/// XXH3 of the facts in the order of their names, then of the tensors in file order.
-fn checksum<'a>(
-    facts: impl Iterator<Item = (&'a str, &'a str)>,
-    tensors: impl Iterator<Item = &'a [u8]>,
-) -> String {
-    let mut hash = Xxh3::new();
-    for (name, value) in facts {
-        hash.update(name.as_bytes());
-        hash.update(&[0]);
-        hash.update(value.as_bytes());
-        hash.update(&[0]);
+/// Facts in the order of their names.
+pub(crate) type Facts = BTreeMap<&'static str, String>;
+
+/// Name, type, shape and number of bytes of a tensor.
+pub(crate) type Shape = (&'static str, &'static str, Vec<usize>, u64);
+
+/// Adds the facts that every file has.
+pub(crate) fn with_format(mut facts: Facts, format: &str) -> Facts {
+    facts.insert("format", format.to_owned());
+    facts.insert("version", VERSION.to_string());
+    facts
+}
+
+/// The header of a file, preceded by its length.
+pub(crate) fn header(mut facts: Facts, checksum: &str, tensors: &[Shape]) -> Vec<u8> {
+    facts.insert("checksum", checksum.to_owned());
+    // Keys are sorted and written here, because the order of a JSON library depends on its build features.
+    let mut entries = BTreeMap::from([("__metadata__", serde_json::json!(facts).to_string())]);
+    let mut at = 0;
+    for (name, dtype, shape, bytes) in tensors {
+        let end = at + bytes;
+        let shape = serde_json::json!(shape);
+        let entry = format!(r#"{{"data_offsets":[{at},{end}],"dtype":"{dtype}","shape":{shape}}}"#);
+        entries.insert(name, entry);
+        at = end;
     }
-    tensors.for_each(|bytes| hash.update(bytes));
-    format!("xxh3:{:016x}", hash.digest())
+    let entries: Vec<String> =
+        entries.iter().map(|(name, entry)| format!(r#""{name}":{entry}"#)).collect();
+    let mut header = format!("{{{}}}", entries.join(",")).into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    [&(header.len() as u64).to_le_bytes()[..], &header].concat()
+}
+
+/// XXH3 of the facts in the order of their names, then of the tensors in file order.
+#[derive(Clone)]
+pub(crate) struct Checksum(Xxh3);
+
+impl std::fmt::Debug for Checksum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.finish())
+    }
+}
+
+impl Checksum {
+    pub(crate) fn new(facts: &Facts) -> Self {
+        Self::of(facts.iter().map(|(name, value)| (*name, value.as_str())))
+    }
+
+    fn of<'a>(facts: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut hash = Xxh3::new();
+        for (name, value) in facts {
+            hash.update(name.as_bytes());
+            hash.update(&[0]);
+            hash.update(value.as_bytes());
+            hash.update(&[0]);
+        }
+        Self(hash)
+    }
+
+    pub(crate) fn update(&mut self, tensor: &[u8]) {
+        self.0.update(tensor);
+    }
+
+    pub(crate) fn finish(&self) -> String {
+        format!("xxh3:{:016x}", self.0.digest())
+    }
 }
 
 /// The facts and tensors of a file whose checksum was verified.
@@ -170,8 +205,9 @@ impl<'a> Reader<'a> {
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
         let others = facts.iter().filter(|f| f.0 != "checksum").map(|(k, v)| (&k[..], &v[..]));
         // `deserialize` has checked that the tensor bytes are contiguous after the header.
-        let sum = checksum(others, std::iter::once(&bytes[8 + header..]));
-        if facts.get("checksum") != Some(&sum) {
+        let mut sum = Checksum::of(others);
+        sum.update(&bytes[8 + header..]);
+        if facts.get("checksum") != Some(&sum.finish()) {
             let why = "its checksum does not fit its content: it is damaged, make or copy it again";
             return Err(Error::file(why));
         }

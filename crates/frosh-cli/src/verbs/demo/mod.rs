@@ -8,7 +8,7 @@ use crate::output::{count, print, print_json, seconds, size};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use frosh::{
-    Config, Evaluation, ExactSearch, Hasher, Method, Metric, Pool, Rows, Sketch, Sketcher, Truth,
+    Config, Evaluation, ExactSearch, Hasher, Method, Metric, Rows, Sketch, Sketcher, Truth,
 };
 use serde_json::json;
 use std::path::PathBuf;
@@ -61,7 +61,6 @@ impl Demo {
             if common.quiet || common.json { Ok(()) } else { print(&(text + "\n")) }
         };
         let (rows, bits) = (self.rows as usize, self.bits as usize);
-        let pool = Pool::new(common.threads)?;
         say(format!(
             "making {} vectors of {DIM} dimensions in {CLUSTERS} clusters ({} raw)",
             count(rows as u64),
@@ -73,7 +72,7 @@ impl Demo {
 
         say(format!("finding the exact neighbours of {QUERIES} queries, to compare with"))?;
         let truth = Truth::TopShare(0.02);
-        let mut exact = ExactSearch::new(queries, truth.count(rows), Metric::L2, &pool)?;
+        let mut exact = ExactSearch::new(queries, truth.count(rows), Metric::L2)?;
         exact.push(base)?;
         let near: Vec<Vec<u64>> =
             exact.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
@@ -87,12 +86,12 @@ impl Demo {
             ("DFROSH", "five workers, merged", None),
         ] {
             let (hasher, seconds) = match method {
-                Some(method) => self.train(method, base, common)?,
-                None => self.train_apart(base, common)?,
+                Some(method) => self.train(method, base)?,
+                None => self.train_apart(base)?,
             };
-            let codes = hasher.encode_on(&pool, base)?;
-            let asked = hasher.encode_on(&pool, queries)?;
-            let result = Evaluation::by_neighbours(&asked, &codes, truth, &near, &pool)?;
+            let codes = hasher.encode(base)?;
+            let asked = hasher.encode(queries)?;
+            let result = Evaluation::by_neighbours(&asked, &codes, truth, &near)?;
             outcomes.push(Outcome {
                 name,
                 what,
@@ -111,27 +110,27 @@ impl Demo {
         self.report(common, &outcomes, start.elapsed().as_secs_f64())
     }
 
-    fn config(&self, method: Method, common: &Common) -> Config {
-        let config = Config::new(DIM).method(method).seed(self.seed).threads(common.threads);
+    fn config(&self, method: Method) -> Config {
+        let config = Config::new(DIM).method(method).seed(self.seed);
         config.sketch_rows(2 * self.bits as usize)
     }
 
-    fn train(&self, method: Method, base: Rows<'_, f32>, common: &Common) -> Result<(Hasher, f64)> {
+    fn train(&self, method: Method, base: Rows<'_, f32>) -> Result<(Hasher, f64)> {
         let clock = Instant::now();
-        let mut sketcher = Sketcher::new(self.config(method, common))?;
+        let mut sketcher = Sketcher::new(self.config(method))?;
         sketcher.push(base)?;
         let hasher = sketcher.finish().hasher(self.bits as usize)?;
         Ok((hasher, clock.elapsed().as_secs_f64()))
     }
 
     /// Five workers, one after the other here; their time is that of the slowest, and of the merge.
-    fn train_apart(&self, base: Rows<'_, f32>, common: &Common) -> Result<(Hasher, f64)> {
+    fn train_apart(&self, base: Rows<'_, f32>) -> Result<(Hasher, f64)> {
         let mut slowest = 0f64;
         let mut parts = Vec::new();
         for worker in 0..WORKERS {
             let clock = Instant::now();
             let share = base.len() * worker / WORKERS..base.len() * (worker + 1) / WORKERS;
-            let config = self.config(Method::Frosh, common).worker(worker as u64);
+            let config = self.config(Method::Frosh).worker(worker as u64);
             let mut sketcher = Sketcher::new(config)?;
             sketcher.push(base.slice(share))?;
             parts.push(sketcher.finish());

@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Hasher, IndexWriter, Pool, StoredVectors};
+use frosh::{Hasher, IndexWriter, StoredVectors};
 use frosh_io::{Vectors, for_values, rows};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -118,8 +118,7 @@ impl Input {
     ) -> Result<()> {
         let start = Instant::now();
         let ids = read_ids(&self.ids, vectors.rows())?;
-        let pool = Pool::new(common.threads)?;
-        let mut new = writer.add(&pool).replace(replace);
+        let mut new = writer.add().replace(replace);
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();

@@ -1,10 +1,10 @@
 //! `frosh index search`: neighbours in an index.
 
 use crate::args::{Common, names};
-use crate::query_args::{QueryArgs, print_exact, print_near, print_scored};
+use crate::query_args::{QueryArgs, print_hits};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Index, Pool, Ranking, Rows};
+use frosh::{Index, Ranking, Rows};
 use std::path::PathBuf;
 
 /// Find the nearest rows for query vectors.
@@ -38,27 +38,22 @@ pub(super) struct IndexSearch {
 impl IndexSearch {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
         let index = Index::open(&self.index)?.verify(!self.no_verify);
-        let pool = Pool::new(common.threads)?;
-        let asked = self.query_args.read(index.hasher(), &self.index, &pool, common)?;
-        let (k, only) = (self.query_args.k as usize, asked.only.as_ref());
-        if let Some(radius) = self.query_args.radius {
-            return print_near(common, &index.within(&pool, &asked.queries, radius, only)?);
-        }
-        let best = if index.has_factors() { Ranking::Estimated } else { Ranking::Asymmetric };
-        let rank = self.rank.unwrap_or(best);
-        if rank == Ranking::Estimated && !index.has_factors() {
+        if self.rank == Some(Ranking::Estimated) && !index.has_factors() {
             bail!(
                 "{} was built with --no-factors, which estimated distances need: use --rank asymmetric",
                 self.index.display()
             );
         }
-        if index.vectors().is_none() || self.oversample == 0 {
-            let found = index.nearest(&pool, &asked.queries, rank, k, only)?;
-            return print_scored(common, &found, rank);
+        let asked = self.query_args.read(index.hasher(), &self.index, common)?;
+        let mut search =
+            self.query_args.search(self.query_args.k as usize, self.rank, asked.only.as_ref());
+        if index.vectors().is_some() && self.query_args.radius.is_none() {
+            search = search.rerank(self.oversample as usize);
         }
-        let wide = k.saturating_mul(self.oversample as usize);
-        let found = index.nearest(&pool, &asked.queries, rank, wide, only)?;
         let rows = Rows::new(&asked.values, index.hasher().dim())?;
-        print_exact(common, &index.rerank(&pool, rows, &found, k)?)
+        let whole = self.query_args.radius.is_some()
+            || self.rank == Some(Ranking::Hamming)
+                && (index.vectors().is_none() || self.oversample == 0);
+        print_hits(common, &index.search(rows, &search)?, whole)
     }
 }

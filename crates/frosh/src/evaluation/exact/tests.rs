@@ -29,13 +29,13 @@ fn oracle<T: Element>(
     base: Rows<'_, T>,
     k: usize,
     m: Metric,
-) -> Vec<Vec<Found>> {
+) -> Vec<Vec<Hit>> {
     let base: Vec<_> = (0..base.len()).map(|i| seen(base.row(i), m)).collect();
     let each = |q: usize| {
         let q = seen(queries.row(q), m);
         let distance = |x: &Vec<f64>| x.iter().zip(&q).map(|(x, q)| (x - q) * (x - q)).sum();
-        let mut all: Vec<Found> =
-            base.iter().zip(0..).map(|(x, id)| Found { distance: distance(x), id }).collect();
+        let mut all: Vec<Hit> =
+            base.iter().zip(0..).map(|(x, id)| Hit { distance: distance(x), id }).collect();
         all.sort_by(|a, b| a.distance.total_cmp(&b.distance).then(a.id.cmp(&b.id)));
         all.truncate(k);
         all
@@ -50,8 +50,8 @@ fn search<T: Element>(
     metric: Metric,
     pool: &Pool,
     batch: usize,
-) -> Vec<Vec<Found>> {
-    let mut search = ExactSearch::new(queries, k, metric, pool).unwrap();
+) -> Vec<Vec<Hit>> {
+    let mut search = pool.install(|| ExactSearch::new(queries, k, metric)).unwrap();
     for from in (0..base.len()).step_by(batch) {
         search.push(base.slice(from..(from + batch).min(base.len()))).unwrap();
     }
@@ -66,7 +66,7 @@ fn check<T: Element>(queries: &[T], base: &[T], dim: usize, k: usize, metric: Me
     let got = search(queries, base, k, metric, &Pool::new(2).unwrap(), 333);
     assert_eq!(got.len(), want.len());
     for (q, (got, want)) in got.iter().zip(&want).enumerate() {
-        let ids = |f: &[Found]| f.iter().map(|f| f.id).collect::<Vec<_>>();
+        let ids = |f: &[Hit]| f.iter().map(|f| f.id).collect::<Vec<_>>();
         assert_eq!(ids(got), ids(want), "query {q}, {} dimensions, k = {k}, {metric}", dim);
         for (got, want) in got.iter().zip(want) {
             assert!((got.distance - want.distance).abs() <= 1e-13 * want.distance + 1e-15);
@@ -200,9 +200,9 @@ fn after_a_refused_row_the_stream_stands_before_it() {
     };
     base[4 * 5000 + 2] = f32::NAN;
     base[4 * 5500] = 1e30;
+    let two = Pool::new(2).unwrap();
     let mut search =
-        ExactSearch::new(Rows::new(&q, 4).unwrap(), 50, Metric::L2, &Pool::new(2).unwrap())
-            .unwrap();
+        two.install(|| ExactSearch::new(Rows::new(&q, 4).unwrap(), 50, Metric::L2)).unwrap();
     search.push(Rows::new(&base[..4 * 100], 4).unwrap()).unwrap();
     match search.push(Rows::new(&base[4 * 100..], 4).unwrap()) {
         Err(Error::NotFinite { row: 4900, column: 2, .. }) => {}
@@ -215,12 +215,11 @@ fn after_a_refused_row_the_stream_stands_before_it() {
     ));
     let wrong = search.push(Rows::new(&[0f32; 6], 3).unwrap());
     assert!(matches!(wrong, Err(Error::Dimension { expected: 4, got: 3 })));
-    let mut clean =
-        ExactSearch::new(Rows::new(&q, 4).unwrap(), 50, Metric::L2, &Pool::ONE).unwrap();
+    let mut clean = ExactSearch::new(Rows::new(&q, 4).unwrap(), 50, Metric::L2).unwrap();
     assert!(clean.push(Rows::new(&base, 4).unwrap()).is_err());
     assert_eq!(clean.finish(), want);
     let bad = [0.0, 1.0, 2.0, f32::INFINITY];
-    let refused = ExactSearch::new(Rows::new(&bad, 2).unwrap(), 1, Metric::L2, &Pool::ONE);
+    let refused = ExactSearch::new(Rows::new(&bad, 2).unwrap(), 1, Metric::L2);
     assert!(matches!(refused, Err(Error::NotFinite { row: 1, column: 1, .. })));
 }
 
@@ -258,7 +257,7 @@ proptest! {
         };
         let (queries, base) = (rows(3, 0.0), rows(40, far));
         let (q, b) = (Rows::new(&queries, dim).unwrap(), Rows::new(&base, dim).unwrap());
-        let mut search = ExactSearch::new(q, 5, Metric::L2, &Pool::ONE).unwrap();
+        let mut search = Pool::ONE.install(|| ExactSearch::new(q, 5, Metric::L2)).unwrap();
         search.load(&b);
         let group = &mut search.groups[0];
         for row in 0..b.len() {

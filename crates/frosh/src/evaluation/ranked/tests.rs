@@ -15,11 +15,11 @@ fn data(rows: usize, seed: u64) -> Vec<f32> {
 fn scene(kinds: u64) -> (Codes, Queries, Vec<u32>, Vec<u32>) {
     let (base, asked) = (data(700, 1), data(9, 2));
     let rows = Rows::new(&base, DIM).unwrap();
-    let mut sketcher = Sketcher::new(Config::new(DIM).threads(1)).unwrap();
+    let mut sketcher = Sketcher::new(Config::new(DIM)).unwrap();
     sketcher.push(rows).unwrap();
     let hasher: Hasher = sketcher.finish().hasher(8).unwrap();
-    let codes = hasher.encode_with_factors(&Pool::ONE, rows).unwrap();
-    let queries = hasher.queries(&Pool::ONE, Rows::new(&asked, DIM).unwrap()).unwrap();
+    let codes = hasher.encode_with_factors(rows).unwrap();
+    let queries = hasher.queries(Rows::new(&asked, DIM).unwrap()).unwrap();
     let mut random = Stream::new(3, Purpose::Sample, 0, 0);
     let mut labels = |n: usize| (0..n).map(|_| random.below(kinds) as u32).collect::<Vec<u32>>();
     let (of_base, of_queries) = (labels(700), labels(9));
@@ -62,10 +62,9 @@ fn labels_are_scored_as_a_plain_sort_does() {
     // No row has this label, so the query does not count.
     of_queries[5] = 77;
     for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
-        let pool = Pool::new(2).unwrap();
-        let got =
-            RankedEvaluation::by_labels(&queries, &codes, ranking, &of_queries, &of_base, &pool)
-                .unwrap();
+        let measure =
+            || RankedEvaluation::by_labels(&queries, &codes, ranking, &of_queries, &of_base);
+        let got = Pool::new(2).unwrap().install(measure).unwrap();
         let ranked: Vec<Vec<bool>> = (0..9)
             .map(|q| relevance(&codes, &queries, ranking, q, |id| of_base[id] == of_queries[q]))
             .collect();
@@ -94,7 +93,7 @@ fn neighbours_are_scored_as_a_plain_sort_does() {
         (0..9).map(|q| (0..20).map(|i| (q * 31 + i * 17) % 700).collect()).collect();
     for ranking in [Ranking::Asymmetric, Ranking::Estimated] {
         let truth = Truth::Nearest(15);
-        let got = RankedEvaluation::new(&queries, &codes, ranking, truth, &lists, &Pool::ONE);
+        let got = RankedEvaluation::new(&queries, &codes, ranking, truth, &lists);
         let got = got.unwrap();
         let ranked = |first: usize| -> Vec<Vec<bool>> {
             let near = |q: usize, id: usize| lists[q][..first].contains(&(id as u64));
@@ -118,7 +117,7 @@ fn neighbours_that_do_not_fit_are_refused() {
     let (codes, queries, ..) = scene(4);
     let measure = |queries: &Queries, lists: &[Vec<u64>]| {
         let truth = Truth::Nearest(2);
-        RankedEvaluation::new(queries, &codes, Ranking::Asymmetric, truth, lists, &Pool::ONE)
+        RankedEvaluation::new(queries, &codes, Ranking::Asymmetric, truth, lists)
     };
     let refused = |lists: &[Vec<u64>]| measure(&queries, lists).unwrap_err().to_string();
     let good = vec![vec![3, 1, 2]; 9];
@@ -132,11 +131,11 @@ fn neighbours_that_do_not_fit_are_refused() {
     // As for codes: without queries there is an error, not a recall of 0.
     let rows = Rows::new(&[0f32; 0], DIM).unwrap();
     let base = data(700, 1);
-    let mut sketcher = Sketcher::new(Config::new(DIM).threads(1)).unwrap();
+    let mut sketcher = Sketcher::new(Config::new(DIM)).unwrap();
     sketcher.push(Rows::new(&base, DIM).unwrap()).unwrap();
-    let none = sketcher.finish().hasher(8).unwrap().queries(&Pool::ONE, rows).unwrap();
+    let none = sketcher.finish().hasher(8).unwrap().queries(rows).unwrap();
     assert!(measure(&none, &[]).unwrap_err().to_string().starts_with("queries = 0 "));
-    let found = codes.ranked(&Pool::ONE, &none, Ranking::Estimated, 5).unwrap();
+    let found = codes.nearest(&none, 5).unwrap();
     assert!(found.is_empty());
 
     let measured = measure(&queries, &good).unwrap();
@@ -152,7 +151,7 @@ fn neighbours_that_do_not_fit_are_refused() {
 fn labels_that_do_not_fit_are_refused() {
     let (codes, queries, of_base, of_queries) = scene(4);
     let refused = |a: &[u32], b: &[u32]| {
-        RankedEvaluation::by_labels(&queries, &codes, Ranking::Asymmetric, a, b, &Pool::ONE)
+        RankedEvaluation::by_labels(&queries, &codes, Ranking::Asymmetric, a, b)
             .unwrap_err()
             .to_string()
     };

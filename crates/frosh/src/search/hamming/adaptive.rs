@@ -7,10 +7,12 @@
 //!
 //! **Cost.** At worst that of the scan and, only where it is a fraction of that, of making the tables.
 
-use super::MultiIndex;
-use crate::error::Result;
+use super::best::Neighbour;
+use super::kernel::Isa;
+use super::multi_index::MultiIndex;
+use super::scan::Scan;
 use crate::pool::Pool;
-use crate::search::codes::{Codes, Neighbour};
+use crate::search::codes::Codes;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -21,48 +23,46 @@ const GAIN: u32 = 3;
 /// Time to put a row into one table, on one thread: sorting by counting, with one cache miss or two.
 const BUILD: Duration = Duration::from_nanos(25);
 
-impl Codes {
-    /// What [`Codes::nearest_on`] gives, by a [`MultiIndex`] where trials show that it pays to make one: for many
-    /// queries against many codes. It may take some 4 bytes a row for each 24 bits of a code, while it works.
-    pub fn nearest_by_cost(
-        &self,
-        pool: &Pool,
-        queries: &Codes,
-        k: usize,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        self.check_same_hasher(queries)?;
-        let count = queries.len();
-        let tables = u32::try_from(self.bits().div_ceil(24)).unwrap_or(u32::MAX);
-        let rows = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        if count < 4 * TRIAL || rows == u32::MAX {
-            return self.nearest_on(pool, queries, k);
-        }
-        let clock = Instant::now();
-        let mut found = self.nearest_on(pool, &part(queries, 0..TRIAL), k)?;
-        let scan = clock.elapsed();
-        let left = (count - TRIAL).div_ceil(TRIAL) as u32;
-        let build = BUILD.saturating_mul(rows).saturating_mul(tables) / pool.threads() as u32;
-        if scan.saturating_mul(left) < build.saturating_mul(GAIN) {
-            found.extend(self.nearest_on(pool, &part(queries, TRIAL..count), k)?);
-            return Ok(found);
-        }
-        let index = MultiIndex::new(self, pool)?;
-        let clock = Instant::now();
-        found.extend(index.nearest_on(pool, self, &part(queries, TRIAL..2 * TRIAL), k)?);
-        let rest = part(queries, 2 * TRIAL..count);
-        found.extend(match clock.elapsed() < scan {
-            true => index.nearest_on(pool, self, &rest, k)?,
-            false => self.nearest_on(pool, &rest, k)?,
-        });
-        Ok(found)
+/// The `k` nearest codes, by a [`MultiIndex`] where trials show that it pays to make one: for many queries against many
+/// codes. Its tables take some 4 bytes a row for each 24 bits of a code while it works.
+pub(crate) fn nearest(pool: &Pool, base: &Codes, queries: &Codes, k: usize) -> Vec<Vec<Neighbour>> {
+    let count = queries.len();
+    let scan = |part: Range<usize>| {
+        let queries = queries.table().part(part.start, part.end);
+        Scan { table: base.table(), queries, k, limit: u32::MAX, allowed: None }.answer(pool)
+    };
+    let tables = u32::try_from(base.bits().div_ceil(24)).unwrap_or(u32::MAX);
+    let rows = u32::try_from(base.len()).unwrap_or(u32::MAX);
+    if count < 4 * TRIAL || rows == u32::MAX {
+        return scan(0..count);
     }
-}
-
-/// Some of the codes.
-fn part(codes: &Codes, rows: Range<usize>) -> Codes {
-    let width = codes.bytes_per_row();
-    let bytes = codes.as_bytes()[rows.start * width..rows.end * width].to_vec();
-    Codes::new(codes.bits(), codes.hasher(), bytes)
+    let clock = Instant::now();
+    let mut found = scan(0..TRIAL);
+    let scan_time = clock.elapsed();
+    let left = (count - TRIAL).div_ceil(TRIAL) as u32;
+    let build = BUILD.saturating_mul(rows).saturating_mul(tables) / pool.threads() as u32;
+    if scan_time.saturating_mul(left) < build.saturating_mul(GAIN) {
+        found.extend(scan(TRIAL..count));
+        return found;
+    }
+    let index = MultiIndex::build(pool, base);
+    let look_up = |part: Range<usize>| {
+        index
+            .answer(
+                Isa::detect(),
+                pool,
+                queries.table().part(part.start, part.end),
+                k,
+                u32::MAX,
+                None,
+            )
+            .0
+    };
+    let clock = Instant::now();
+    found.extend(look_up(TRIAL..2 * TRIAL));
+    let rest = 2 * TRIAL..count;
+    found.extend(if clock.elapsed() < scan_time { look_up(rest) } else { scan(rest) });
+    found
 }
 
 #[cfg(test)]
@@ -83,8 +83,14 @@ mod tests {
                 Codes::new(32, HasherId(1), (0..4 * n).map(|_| byte()).collect::<Vec<u8>>())
             };
             let (base, asked) = (codes(rows, &mut byte), codes(queries, &mut byte));
-            let got = base.nearest_by_cost(&Pool::ONE, &asked, 5).unwrap();
-            assert_eq!(got, base.nearest_on(&Pool::ONE, &asked, 5).unwrap());
+            let scan = Scan {
+                table: base.table(),
+                queries: asked.table(),
+                k: 5,
+                limit: u32::MAX,
+                allowed: None,
+            };
+            assert_eq!(nearest(&Pool::ONE, &base, &asked, 5), scan.answer(&Pool::ONE));
         }
     }
 }

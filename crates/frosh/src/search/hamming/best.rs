@@ -6,7 +6,12 @@
 //! that are only as near as a k-th of the same block are kept too. Each row that is kept costs a constant
 //! number of steps; those that are passed over cost nothing here.
 
-use crate::search::codes::Neighbour;
+/// A row and its Hamming distance, ordered by distance, then by row number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Neighbour {
+    pub(crate) distance: u32,
+    pub(crate) id: u64,
+}
 
 /// Keeps the `k` nearest rows, or all that are nearer than a limit.
 pub(super) struct Best {
@@ -34,7 +39,7 @@ impl Best {
         self.limit
     }
 
-    /// A distance that k rows do not exceed, once there are k.
+    /// Current k-th smallest distance, or `None` while fewer than k rows were seen.
     pub(super) fn reached(&self) -> Option<u32> {
         (self.within >= self.k).then_some(self.limit)
     }

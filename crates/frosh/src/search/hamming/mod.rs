@@ -35,23 +35,23 @@
 //! k-th neighbour is). Memory: some hundred kilobytes for each thread, and what is found.
 //!
 //! ```
-//! use frosh::{IdSet, Pool};
+//! use frosh::{IdSet, Search};
 //! # use frosh::{Config, Rows, Sketcher};
 //! # let rows: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
 //! # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
 //! # sketcher.push(Rows::new(&rows, 32)?)?;
 //! # let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&rows, 32)?)?;
 //! let nearest = codes.nearest(&codes, 3)?;
-//! assert_eq!(nearest[7][0].distance, 0);
-//! let near = codes.within(&codes, 2)?;
-//! assert!(near[7].iter().all(|hit| hit.distance <= 2));
+//! assert_eq!(nearest[7][0].distance, 0.0);
+//! let near = codes.search(&codes, &Search::within(2))?;
+//! assert!(near[7].iter().all(|hit| hit.distance <= 2.0));
 //! let first: IdSet = (0..10).collect();
-//! let among = codes.nearest_among(Pool::all(), &codes, 3, &first)?;
+//! let among = codes.search(&codes, &Search::nearest(3).filter(&first))?;
 //! assert!(among[7].iter().all(|hit| hit.id < 10));
 //! # Ok::<(), frosh::Error>(())
 //! ```
 
-mod adaptive;
+pub(crate) mod adaptive;
 mod best;
 pub(crate) mod kernel;
 mod multi_index;
@@ -60,6 +60,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use best::Neighbour;
 pub use multi_index::MultiIndex;
 pub use roaring::RoaringTreemap as IdSet;
 

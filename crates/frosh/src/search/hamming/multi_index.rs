@@ -19,21 +19,25 @@
 //! codes look random: at 64 bits and 10 million codes, a k-th distance of up to about 8 is fast.
 //!
 //! ```
-//! use frosh::{Config, MultiIndex, Pool, Rows, Sketcher};
+//! use frosh::{Config, MultiIndex, Rows, Sketcher};
 //! # let rows: Vec<f32> = (0..32_000).map(|i| ((i * 7919) % 113) as f32).collect();
 //! # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
 //! # sketcher.push(Rows::new(&rows, 32)?)?;
 //! # let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&rows, 32)?)?;
-//! let index = MultiIndex::new(&codes, Pool::all())?;
-//! assert_eq!(index.nearest(&codes, &codes, 3)?, codes.nearest(&codes, 3)?);
+//! let index = MultiIndex::new(&codes)?;
+//! assert_eq!(index.nearest(&codes, 3)?, codes.nearest(&codes, 3)?);
 //! # Ok::<(), frosh::Error>(())
 //! ```
 
+use super::IdSet;
+use super::best::Neighbour;
 use super::kernel::{Isa, Table, fetch, listed};
 use super::scan::{MANY, Scan};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::search::codes::{Codes, HasherId, Neighbour};
+use crate::search::codes::Codes;
+use crate::search::options::{Hit, QuerySet, Search};
+use crate::search::ranking::Ranking;
 use std::collections::BinaryHeap;
 
 /// Bits of a string at most.
@@ -47,14 +51,10 @@ const COMPARE: f64 = 12.0;
 const SCAN_ALONE: f64 = 0.07;
 const SCAN_MANY: f64 = 0.02;
 
-/// Tables that find the exact neighbours of a query among [`Codes`], without a scan where they are near.
-///
-/// It holds row numbers, not codes: it is asked together with the codes it was made from.
+/// Hash tables over [`Codes`] that find exact neighbours by Hamming distance without a scan where they are near.
 #[derive(Debug)]
-pub struct MultiIndex {
-    hasher: HasherId,
-    bits: usize,
-    rows: usize,
+pub struct MultiIndex<'a> {
+    codes: &'a Codes,
     strings: Vec<Strings>,
 }
 
@@ -70,14 +70,19 @@ struct Strings {
     rows: Vec<u32>,
 }
 
-impl MultiIndex {
-    /// The tables for some codes; at most 2^32 - 1 of them.
-    pub fn new(codes: &Codes, pool: &Pool) -> Result<Self> {
+impl<'a> MultiIndex<'a> {
+    /// Builds the tables for some codes, fewer than 2^32.
+    pub fn new(codes: &'a Codes) -> Result<Self> {
         let rows = codes.len();
         if u32::try_from(rows).is_err() {
             return Err(Error::setting("rows", rows, "an index holds fewer than 2^32 codes"));
         }
-        let bits = codes.bits();
+        Ok(Self::build(&Pool::current(), codes))
+    }
+
+    /// [`MultiIndex::new`] for a number of codes that was checked.
+    pub(super) fn build(pool: &Pool, codes: &'a Codes) -> Self {
+        let (rows, bits) = (codes.len(), codes.bits());
         let wanted = (rows.max(2) as f64).log2().clamp(8.0, LONGEST as f64);
         let count = ((bits as f64 / wanted).round() as usize).max(bits.div_ceil(LONGEST));
         let cuts: Vec<usize> = (0..=count).map(|j| (j * bits).div_ceil(count)).collect();
@@ -91,7 +96,7 @@ impl MultiIndex {
             })
             .collect();
         pool.each(strings.iter_mut().collect(), |strings| strings.fill(codes.table()));
-        Ok(Self { hasher: codes.hasher(), bits, rows, strings })
+        Self { codes, strings }
     }
 
     /// Bytes of memory that the tables take.
@@ -99,80 +104,84 @@ impl MultiIndex {
         self.strings.iter().map(|s| 4 * (s.offsets.len() + s.rows.len())).sum()
     }
 
-    /// What [`Codes::nearest`] gives; `base` are the codes that the index was made from.
-    pub fn nearest(&self, base: &Codes, queries: &Codes, k: usize) -> Result<Vec<Vec<Neighbour>>> {
-        self.nearest_on(Pool::all(), base, queries, k)
+    /// The `k` nearest codes for each query, as [`Codes::nearest`] gives them for queries that are codes.
+    pub fn nearest(&self, queries: &impl QuerySet, k: usize) -> Result<Vec<Vec<Hit>>> {
+        self.search(queries, &Search::nearest(k).ranking(Ranking::Hamming))
     }
 
-    /// [`MultiIndex::nearest`] on a pool of the caller's.
-    pub fn nearest_on(
-        &self,
-        pool: &Pool,
-        base: &Codes,
-        queries: &Codes,
-        k: usize,
-    ) -> Result<Vec<Vec<Neighbour>>> {
-        base.check_same_hasher(queries)?;
-        if (self.hasher, self.bits) != (base.hasher(), base.bits()) {
-            let (left, right) = (self.hasher.to_string(), base.hasher().to_string());
-            return Err(Error::OtherHasher { left, right });
+    /// What [`Codes::search`] gives by Hamming distance, which is the only ranking that the tables serve.
+    pub fn search(&self, queries: &impl QuerySet, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
+        let queries = queries.query_codes();
+        self.codes.check_same_hasher(queries)?;
+        search.check_no_rerank()?;
+        if let Some(ranking) = search.ranking.filter(|ranking| *ranking != Ranking::Hamming) {
+            return Err(Error::Ranking {
+                ranking: ranking.as_str(),
+                needs: "a scan of the codes, and hash tables serve Hamming distances only",
+                advice: "search the codes themselves",
+            });
         }
-        if base.len() != self.rows {
-            let why = format!("the index was made from {} codes: make it anew", self.rows);
-            return Err(Error::setting("rows", base.len(), why));
-        }
-        Ok(self.answer(Isa::detect(), pool, base.table(), queries.table(), k).0)
+        let (isa, pool) = (Isa::detect(), Pool::current());
+        let Search { k, filter, .. } = *search;
+        let (found, _) = self.answer(isa, &pool, queries.table(), k, search.limit(), filter);
+        let hit = |n: Neighbour| Hit { id: n.id, distance: n.distance.into() };
+        Ok(found.into_iter().map(|list| list.into_iter().map(hit).collect()).collect())
     }
 
     /// The answers, and how many of them the scan gave.
-    fn answer(
+    pub(super) fn answer(
         &self,
         isa: Isa,
         pool: &Pool,
-        base: Table<'_>,
         queries: Table<'_>,
         k: usize,
+        limit: u32,
+        allowed: Option<&IdSet>,
     ) -> (Vec<Vec<Neighbour>>, usize) {
+        let table = self.codes.table();
         let many = queries.len() >= MANY;
-        let scan = (self.rows * base.width()) as f64 * if many { SCAN_MANY } else { SCAN_ALONE };
+        let scan = table.data().len() as f64 * if many { SCAN_MANY } else { SCAN_ALONE };
         let mut found: Vec<Option<Vec<Neighbour>>> = vec![None; queries.len()];
-        if k == 0 {
+        if k == 0 || limit == 0 {
             return (vec![Vec::new(); queries.len()], 0);
         }
         let jobs = found.iter_mut().enumerate().collect();
         pool.each(jobs, |(q, found): (usize, &mut Option<Vec<Neighbour>>)| {
-            *found = self.ask(isa, base, queries.row(q), k, scan);
+            *found = self.look_up(isa, queries.row(q), k, limit, allowed, scan);
         });
         let left: Vec<usize> = (0..found.len()).filter(|q| found[*q].is_none()).collect();
         let bytes: Vec<u8> = left.iter().flat_map(|q| queries.row(*q)).copied().collect();
-        let queries = Table::new(&bytes, base.width());
-        let ask = Scan { table: base, queries, k, limit: u32::MAX, allowed: None };
-        for (q, list) in left.iter().zip(ask.answer_with(isa, pool)) {
+        let queries = Table::new(&bytes, table.width());
+        let scan = Scan { table, queries, k, limit, allowed };
+        for (q, list) in left.iter().zip(scan.answer_with(isa, pool)) {
             found[*q] = Some(list);
         }
         (found.into_iter().flatten().collect(), left.len())
     }
 
-    /// The answer to one query, unless looking further would take longer than `most` nanoseconds.
-    fn ask(
+    /// The `k` nearest of the allowed rows nearer than `limit`, unless the next step would bring the cost above `most`
+    /// nanoseconds.
+    fn look_up(
         &self,
         isa: Isa,
-        base: Table<'_>,
         query: &[u8],
         k: usize,
+        limit: u32,
+        allowed: Option<&IdSet>,
         most: f64,
     ) -> Option<Vec<Neighbour>> {
-        if k >= self.rows {
+        let (table, rows) = (self.codes.table(), self.codes.len());
+        if k >= rows && limit as usize > self.codes.bits() {
             return None;
         }
-        let mut best = BinaryHeap::with_capacity(k + 1);
+        let mut best = BinaryHeap::new();
         let (mut near, mut distances) = (Vec::new(), Vec::new());
         let mut spent = 0.0;
         let longest = self.strings.iter().map(|s| s.bits).max().unwrap_or(0);
         for radius in 0..=longest {
             for (j, strings) in self.strings.iter().enumerate() {
                 let values = choose(strings.bits, radius);
-                let rows_each = self.rows as f64 / (strings.offsets.len() - 1) as f64;
+                let rows_each = rows as f64 / (strings.offsets.len() - 1) as f64;
                 if spent + values * (LOOKUP + rows_each * COMPARE) > most {
                     return None;
                 }
@@ -181,21 +190,25 @@ impl MultiIndex {
                 let value = strings.value(query);
                 loop {
                     near.clear();
-                    if !strings.look_up(base, value, &mut flips, &mut near) {
+                    if !strings.look_up(table, value, &mut flips, &mut near) {
                         break;
                     }
                     spent += near.len() as f64 * COMPARE;
                     if spent > most {
                         return None;
                     }
-                    listed(isa, query, base, &near, &mut distances);
+                    listed(isa, query, table, &near, &mut distances);
                     for (&id, &distance) in near.iter().zip(&distances) {
                         let found = Neighbour { distance, id: id.into() };
                         let full = best.len() == k;
-                        if full && best.peek().is_some_and(|worst| found > *worst) {
+                        if distance >= limit
+                            || full && best.peek().is_some_and(|worst| found > *worst)
+                        {
                             continue;
                         }
-                        if self.is_first(base.row(id as usize), query, radius as u32, j) {
+                        if self.is_first(table.row(id as usize), query, radius as u32, j)
+                            && allowed.is_none_or(|set| set.contains(found.id))
+                        {
                             best.push(found);
                             if full {
                                 best.pop();
@@ -204,7 +217,8 @@ impl MultiIndex {
                     }
                 }
                 let known = (radius * self.strings.len() + j) as u32;
-                if best.len() == k && best.peek().is_some_and(|worst| worst.distance <= known) {
+                let worst = best.peek().filter(|_| best.len() == k);
+                if known + 1 >= limit || worst.is_some_and(|worst| worst.distance <= known) {
                     return Some(best.into_sorted_vec());
                 }
             }
@@ -324,6 +338,7 @@ fn choose(bits: usize, ones: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::search::codes::HasherId;
     use proptest::prelude::*;
 
     #[test]
@@ -371,17 +386,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn answers_are_those_of_the_scan((base, queries) in clustered(), k in 0usize..30) {
-            let want = base.nearest(&queries, k).unwrap();
-            let pool = Pool::new(3).unwrap();
-            for pool in [&Pool::ONE, &pool] {
-                let index = MultiIndex::new(&base, pool).unwrap();
-                prop_assert_eq!(&index.nearest_on(pool, &base, &queries, k).unwrap(), &want);
-                for isa in Isa::every() {
-                    for (q, want) in want.iter().enumerate().filter(|_| k > 0 && k < base.len()) {
-                        // Without a limit on the cost, small sets too are answered by the tables alone.
-                        let found = index.ask(isa, base.table(), queries.row(q), k, f64::MAX);
-                        prop_assert_eq!(found.as_ref(), Some(want));
+        fn answers_are_those_of_the_scan(
+            (base, queries) in clustered(), k in 0usize..30, radius in 0u32..200, some in any::<bool>(),
+        ) {
+            let third: IdSet = (0..400).step_by(3).collect();
+            let allowed = some.then_some(&third);
+            for limit in [u32::MAX, radius] {
+                let table = base.table();
+                let scan = Scan { table, queries: queries.table(), k, limit, allowed };
+                let want = scan.answer(&Pool::ONE);
+                for pool in [Pool::ONE, Pool::new(3).unwrap()] {
+                    let index = MultiIndex::build(&pool, &base);
+                    for isa in Isa::every() {
+                        let got = index.answer(isa, &pool, queries.table(), k, limit, allowed).0;
+                        prop_assert_eq!(&got, &want);
+                        let tables_serve = k > 0 && limit > 0 && (k < base.len() || limit as usize <= base.bits());
+                        for (q, want) in want.iter().enumerate().filter(|_| tables_serve) {
+                            // Without a limit on the cost, small sets too are answered by the tables alone.
+                            let found = index.look_up(isa, queries.row(q), k, limit, allowed, f64::MAX);
+                            prop_assert_eq!(found.as_ref(), Some(want));
+                        }
                     }
                 }
             }
@@ -391,29 +415,36 @@ mod tests {
     #[test]
     fn equal_codes_come_by_id() {
         let base = codes(64, [[0u8; 8], [1; 8], [0; 8]].concat().repeat(500));
-        let index = MultiIndex::new(&base, &Pool::ONE).unwrap();
+        let index = MultiIndex::new(&base).unwrap();
         let query = codes(64, vec![0; 8]);
-        let found = index.ask(Isa::detect(), base.table(), query.row(0), 7, f64::MAX).unwrap();
+        let found =
+            index.look_up(Isa::detect(), query.row(0), 7, u32::MAX, None, f64::MAX).unwrap();
         assert_eq!(found.iter().map(|hit| hit.id).collect::<Vec<_>>(), [0, 2, 3, 5, 6, 8, 9]);
-        assert_eq!(vec![found], base.nearest(&query, 7).unwrap());
+        assert_eq!(index.nearest(&query, 7).unwrap(), base.nearest(&query, 7).unwrap());
     }
 
     #[test]
-    fn edges_and_refusals() {
+    fn options_are_those_of_the_scan_and_what_tables_cannot_do_is_refused() {
         let base = codes(16, vec![7; 40]);
-        let index = MultiIndex::new(&base, &Pool::ONE).unwrap();
+        let index = MultiIndex::new(&base).unwrap();
         for k in [0, 1, 20, 21, usize::MAX] {
             let want = base.nearest(&base, k).unwrap();
-            assert_eq!(index.nearest(&base, &base, k).unwrap(), want, "k = {k}");
+            assert_eq!(index.nearest(&base, k).unwrap(), want, "k = {k}");
+        }
+        let few: IdSet = [3, 8, 99].into_iter().collect();
+        for search in [Search::within(2), Search::within(0), Search::nearest(1).filter(&few)] {
+            let want = base.search(&base, &search).unwrap();
+            assert_eq!(index.search(&base, &search).unwrap(), want, "{search:?}");
         }
         let none = codes(16, Vec::new());
-        assert!(index.nearest(&base, &none, 3).unwrap().is_empty());
-        let empty = MultiIndex::new(&none, &Pool::ONE).unwrap();
-        assert_eq!(empty.nearest(&none, &base, 3).unwrap(), vec![Vec::new(); 20]);
-        assert!(matches!(empty.nearest(&base, &base, 3), Err(Error::Setting { .. })));
+        assert!(index.nearest(&none, 3).unwrap().is_empty());
+        let empty = MultiIndex::new(&none).unwrap();
+        assert_eq!(empty.nearest(&base, 3).unwrap(), vec![Vec::new(); 20]);
         let other = Codes::new(16, HasherId(2), vec![7; 40]);
-        assert!(matches!(index.nearest(&other, &other, 3), Err(Error::OtherHasher { .. })));
-        assert!(matches!(index.nearest(&base, &other, 3), Err(Error::OtherHasher { .. })));
+        assert!(matches!(index.nearest(&other, 3), Err(Error::OtherHasher { .. })));
+        let asymmetric = Search::nearest(3).ranking(Ranking::Asymmetric);
+        assert!(matches!(index.search(&base, &asymmetric), Err(Error::Ranking { .. })));
+        assert!(index.search(&base, &Search::nearest(3).rerank(2)).is_err());
         assert!(index.bytes() >= 2 * 4 * 20);
     }
 }

@@ -5,11 +5,10 @@
 //! queries look at rows as they lie ([`kernel::seek`](super::kernel::seek)), many at rows turned into
 //! [`planes`]. Tasks with the same queries tell each other how near the k-th row is.
 
-use super::best::{Best, nearest};
+use super::best::{Best, Neighbour, nearest};
 use super::kernel::{Isa, Table, Turns, seek, some};
 use super::planes::{self, Planes, Quad};
 use crate::pool::Pool;
-use crate::search::codes::Neighbour;
 use roaring::RoaringTreemap;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -31,7 +30,7 @@ const TURNED: usize = 1 << 16;
 /// Bytes of the queries' lookup tables in a task: half of the second-level cache.
 const TABLES: usize = 1 << 18;
 
-/// A question: the `k` rows of `table` nearest to each query, of those nearer than `limit`, of those allowed.
+/// An exact Hamming search: the `k` rows of `table` nearest to each query, of those nearer than `limit` and allowed.
 pub(crate) struct Scan<'a> {
     pub(crate) table: Table<'a>,
     pub(crate) queries: Table<'a>,

@@ -1,11 +1,13 @@
 //! Kernels against the one-line count, searches against a sort of everything.
 
+use super::best::Neighbour;
 use super::kernel::{Isa, Table, Turns, distance, distances, listed, seek, some};
 use super::planes::{Planes, Quad};
 use super::scan::Scan;
 use crate::error::Error;
 use crate::pool::Pool;
-use crate::search::codes::{Codes, HasherId, Neighbour};
+use crate::search::codes::{Codes, HasherId};
+use crate::search::options::{Hit, Search};
 use proptest::prelude::*;
 use roaring::RoaringTreemap;
 
@@ -139,15 +141,10 @@ fn planes_find_what_is_below_the_limits() {
 }
 
 /// The definition of every search.
-fn sorted(
-    base: &Codes,
-    queries: &Codes,
-    keep: impl Fn(&Neighbour) -> bool,
-    k: usize,
-) -> Vec<Vec<Neighbour>> {
+fn sorted(base: &Codes, queries: &Codes, keep: impl Fn(&Hit) -> bool, k: usize) -> Vec<Vec<Hit>> {
     let one = |q: usize| {
-        let mut all: Vec<Neighbour> = (0..base.len())
-            .map(|i| Neighbour { distance: count(queries.row(q), base.row(i)), id: i as u64 })
+        let mut all: Vec<Hit> = (0..base.len())
+            .map(|i| Hit { distance: count(queries.row(q), base.row(i)).into(), id: i as u64 })
             .filter(&keep)
             .collect();
         all.sort();
@@ -165,7 +162,12 @@ fn ask<'a>(base: &'a Codes, queries: &'a Codes, k: usize) -> Scan<'a> {
     Scan { table: base.table(), queries: queries.table(), k, limit: u32::MAX, allowed: None }
 }
 
-fn everything(_: &Neighbour) -> bool {
+fn hits(found: Vec<Vec<Neighbour>>) -> Vec<Vec<Hit>> {
+    let hit = |n: &Neighbour| Hit { id: n.id, distance: n.distance.into() };
+    found.iter().map(|list| list.iter().map(hit).collect()).collect()
+}
+
+fn everything(_: &Hit) -> bool {
     true
 }
 
@@ -192,17 +194,17 @@ proptest! {
     ) {
         let pool = Pool::new(3).unwrap();
         let want = sorted(&base, &queries, everything, k);
-        let within = sorted(&base, &queries, |hit| hit.distance <= radius, usize::MAX);
+        let within = sorted(&base, &queries, |hit| hit.distance <= radius.into(), usize::MAX);
         let allowed: RoaringTreemap = (0..1000u64).filter(|i| i % step as u64 == 0).collect();
         let among = sorted(&base, &queries, |hit| allowed.contains(hit.id), k);
         for isa in Isa::every() {
             for pool in [&Pool::ONE, &pool] {
                 let ask = ask(&base, &queries, k);
-                prop_assert_eq!(&ask.answer_with(isa, pool), &want);
+                prop_assert_eq!(&hits(ask.answer_with(isa, pool)), &want);
                 let filtered = Scan { allowed: Some(&allowed), ..ask };
-                prop_assert_eq!(&filtered.answer_with(isa, pool), &among);
+                prop_assert_eq!(&hits(filtered.answer_with(isa, pool)), &among);
                 let near = Scan { k: usize::MAX, limit: radius + 1, allowed: None, ..filtered };
-                prop_assert_eq!(&near.answer_with(isa, pool), &within);
+                prop_assert_eq!(&hits(near.answer_with(isa, pool)), &within);
             }
         }
     }
@@ -229,8 +231,8 @@ proptest! {
         }
         let moved = codes(data, base.bytes_per_row()).nearest(&queries, n).unwrap();
         for (list, moved) in base.nearest(&queries, n).unwrap().into_iter().zip(moved) {
-            let mut list: Vec<Neighbour> =
-                list.iter().map(|hit| Neighbour { id: place(hit.id as usize) as u64, ..*hit }).collect();
+            let mut list: Vec<Hit> =
+                list.iter().map(|hit| Hit { id: place(hit.id as usize) as u64, ..*hit }).collect();
             list.sort();
             prop_assert_eq!(list, moved);
         }
@@ -259,9 +261,11 @@ fn threads_and_batches_do_not_matter() {
                 let count = 200.min(20 * batch);
                 for part in queries.as_bytes()[..count * width].chunks(batch * width) {
                     let part = codes(part.to_vec(), width);
-                    found[0].extend(base.nearest_on(&pool, &part, 30).unwrap());
-                    found[1].extend(base.nearest_among(&pool, &part, 30, &half).unwrap());
-                    found[2].extend(base.nearest_among(&pool, &part, 30, &few).unwrap());
+                    let all = Search::nearest(30);
+                    let searches = [all.clone(), all.clone().filter(&half), all.filter(&few)];
+                    for (found, search) in found.iter_mut().zip(&searches) {
+                        found.extend(pool.install(|| base.search(&part, search)).unwrap());
+                    }
                 }
                 for (found, want) in found.iter().zip([&want, &want_half, &want_few]) {
                     assert_eq!(
@@ -279,23 +283,30 @@ fn threads_and_batches_do_not_matter() {
 fn edges_give_short_or_empty_lists() {
     let base = codes(bytes(9, 4, 1), 4);
     let (none, one) = (codes(Vec::new(), 4), codes(vec![0; 4], 4));
-    let empty = vec![Vec::<Neighbour>::new()];
+    let empty = vec![Vec::<Hit>::new()];
     assert_eq!(base.nearest(&one, 0).unwrap(), empty);
     assert_eq!(base.nearest(&one, usize::MAX).unwrap(), sorted(&base, &one, everything, 9));
-    assert_eq!(base.nearest(&none, 5).unwrap(), Vec::<Vec<Neighbour>>::new());
+    assert_eq!(base.nearest(&none, 5).unwrap(), Vec::<Vec<Hit>>::new());
     assert_eq!(none.nearest(&one, 5).unwrap(), empty);
-    assert_eq!(none.within(&one, 5).unwrap(), empty);
+    assert_eq!(none.search(&one, &Search::within(5)).unwrap(), empty);
     for radius in [32, 33, u32::MAX] {
-        assert_eq!(base.within(&one, radius).unwrap(), sorted(&base, &one, everything, 9));
+        assert_eq!(
+            base.search(&one, &Search::within(radius)).unwrap(),
+            sorted(&base, &one, everything, 9)
+        );
     }
     assert_eq!(
-        base.within(&one, 0).unwrap()[0].iter().map(|hit| hit.id).collect::<Vec<_>>(),
+        base.search(&one, &Search::within(0)).unwrap()[0]
+            .iter()
+            .map(|hit| hit.id)
+            .collect::<Vec<_>>(),
         [0, 5]
     );
     let far: RoaringTreemap = (9..u64::MAX).step_by(1 << 60).collect();
     for allowed in [&RoaringTreemap::new(), &far] {
-        assert_eq!(base.nearest_among(&Pool::ONE, &one, 5, allowed).unwrap(), empty);
-        assert_eq!(none.nearest_among(&Pool::ONE, &one, 5, allowed).unwrap(), empty);
+        let search = Search::nearest(5).filter(allowed);
+        assert_eq!(base.search(&one, &search).unwrap(), empty);
+        assert_eq!(none.search(&one, &search).unwrap(), empty);
     }
 }
 
@@ -303,8 +314,8 @@ fn edges_give_short_or_empty_lists() {
 fn codes_of_another_hasher_are_refused() {
     let (base, other) = (codes(vec![0; 8], 4), Codes::new(32, HasherId(2), vec![0; 4]));
     assert!(base.nearest(&other, 1).is_err());
-    assert!(base.within(&other, 1).is_err());
-    assert!(base.nearest_among(&Pool::ONE, &other, 1, &RoaringTreemap::new()).is_err());
+    assert!(base.search(&other, &Search::within(1)).is_err());
+    assert!(base.search(&other, &Search::nearest(1).filter(&RoaringTreemap::new())).is_err());
 }
 
 #[test]

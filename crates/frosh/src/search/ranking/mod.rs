@@ -16,15 +16,15 @@
 //! out first (`bound.rs`); what is left is scored exactly, so answers are the same.
 //!
 //! ```
-//! use frosh::{Config, Pool, Ranking, Rows, Sketcher};
+//! use frosh::{Config, Ranking, Rows, Search, Sketcher};
 //! let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
 //! let rows = Rows::new(&data, 32)?;
 //! let mut sketcher = Sketcher::new(Config::new(32))?;
 //! sketcher.push(rows)?;
 //! let hasher = sketcher.finish().hasher(16)?;
-//! let codes = hasher.encode_with_factors(Pool::all(), rows)?;
-//! let queries = hasher.queries(Pool::all(), rows.slice(0..3))?;
-//! let hits = codes.ranked(Pool::all(), &queries, Ranking::Estimated, 5)?;
+//! let codes = hasher.encode_with_factors(rows)?;
+//! let queries = hasher.queries(rows.slice(0..3))?;
+//! let hits = codes.search(&queries, &Search::nearest(5).ranking(Ranking::Estimated))?;
 //! assert_eq!((hits.len(), hits[0].len()), (3, 5));
 //! # Ok::<(), frosh::Error>(())
 //! ```
@@ -42,6 +42,7 @@ use crate::pool::Pool;
 use crate::rows::{Element, Rows};
 use crate::search::codes::Codes;
 use crate::search::hamming::IdSet;
+use crate::search::options::{Hit, Search, keep_nearest};
 use score::Scorer;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -102,17 +103,15 @@ impl Queries {
     }
 }
 
-/// A row that a ranking found; smaller scores come first, equal ones by id.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scored {
-    /// Bits that differ, or -S, or the estimated squared distance (which may fall below zero).
-    pub score: f32,
-    /// Row number among the codes.
-    pub id: u64,
+/// A row and its score in single precision; smaller scores come first, equal ones by row number.
+#[derive(Clone, Copy, Debug)]
+struct Scored {
+    score: f32,
+    id: u64,
 }
 
 impl Scored {
-    pub(crate) fn order(&self, other: &Self) -> Ordering {
+    fn order(&self, other: &Self) -> Ordering {
         self.score.total_cmp(&other.score).then(self.id.cmp(&other.id))
     }
 }
@@ -120,8 +119,8 @@ impl Scored {
 impl Hasher {
     /// Makes queries ready for any ranking. Rows of another dimension are refused, and so is a row with a value that is
     /// not finite or too large.
-    pub fn queries<T: Element>(&self, pool: &Pool, rows: Rows<'_, T>) -> Result<Queries> {
-        let projected = self.project(pool, rows)?;
+    pub fn queries<T: Element>(&self, rows: Rows<'_, T>) -> Result<Queries> {
+        let projected = self.project(&Pool::current(), rows)?;
         let tables = self.scales().map(|s| Box::new(s.tables()));
         let square_norms = projected.square_norms.iter().map(|n| *n as f32).collect();
         Ok(Queries { codes: projected.codes, values: projected.values, square_norms, tables })
@@ -129,36 +128,15 @@ impl Hasher {
 }
 
 impl Codes {
-    /// The `k` best rows here for each query, best first, equal ones by id; fewer where there are fewer rows, none for
-    /// k = 0. Without queries there are no lists.
-    pub fn ranked(
+    /// Searches by a ranking that uses the queries' projections.
+    pub(crate) fn ranked(
         &self,
         pool: &Pool,
         queries: &Queries,
         ranking: Ranking,
-        k: usize,
-    ) -> Result<Vec<Vec<Scored>>> {
-        self.ranked_among(pool, queries, ranking, k, None)
-    }
-
-    /// [`Codes::ranked`] of the rows whose numbers are in `allowed`, where it is given.
-    pub fn ranked_among(
-        &self,
-        pool: &Pool,
-        queries: &Queries,
-        ranking: Ranking,
-        k: usize,
-        allowed: Option<&IdSet>,
-    ) -> Result<Vec<Vec<Scored>>> {
-        if ranking == Ranking::Hamming {
-            let found = match allowed {
-                None => self.nearest_by_cost(pool, &queries.codes, k)?,
-                Some(_) => self.search(pool, &queries.codes, k, u32::MAX, allowed)?,
-            };
-            let scored =
-                |n: crate::search::codes::Neighbour| Scored { score: n.distance as f32, id: n.id };
-            return Ok(found.into_iter().map(|f| f.into_iter().map(scored).collect()).collect());
-        }
+        search: &Search<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let Search { k, filter: allowed, .. } = *search;
         self.check_ranking(queries, ranking)?;
         let n = self.len();
         // Work is cut by queries, and for few of them by rows as well, so that every thread has some.
@@ -191,14 +169,11 @@ impl Codes {
         let mut all = vec![Vec::new(); queries.len()];
         for (job, lists) in found.into_iter().enumerate() {
             for (all, list) in all[job / parts * chunk..].iter_mut().zip(lists) {
-                all.extend(list);
+                all.extend(list.iter().map(|s| Hit { id: s.id, distance: s.score.into() }));
             }
         }
         if parts > 1 {
-            for found in &mut all {
-                found.sort_unstable_by(Scored::order);
-                found.truncate(k);
-            }
+            all.iter_mut().for_each(|hits| keep_nearest(hits, k));
         }
         Ok(all)
     }

@@ -17,7 +17,7 @@ fn data(n: usize, seed: u32) -> Vec<f32> {
 
 fn hasher(method: Method, metric: Metric, bits: usize) -> Hasher {
     let rows = data(600, 1);
-    let config = Config::new(DIM).method(method).metric(metric).threads(1);
+    let config = Config::new(DIM).method(method).metric(metric);
     let mut sketcher = Sketcher::new(config).unwrap();
     sketcher.push(Rows::new(&rows, DIM).unwrap()).unwrap();
     let rotation = if method == Method::Lsh { Rotation::None } else { Rotation::Random };
@@ -47,11 +47,10 @@ fn scores_equal_their_definitions() {
     ] {
         let hasher = hasher(method, metric, bits);
         let (base, asked) = (data(50, 2), data(3, 3));
-        let pool = Pool::new(2).unwrap();
-        let codes = hasher.encode_with_factors(&pool, Rows::new(&base, DIM).unwrap()).unwrap();
+        let codes = hasher.encode_with_factors(Rows::new(&base, DIM).unwrap()).unwrap();
         let plain = hasher.encode(Rows::new(&base, DIM).unwrap()).unwrap();
         assert_eq!(codes.as_bytes(), plain.as_bytes());
-        let queries = hasher.queries(&pool, Rows::new(&asked, DIM).unwrap()).unwrap();
+        let queries = hasher.queries(Rows::new(&asked, DIM).unwrap()).unwrap();
         assert_eq!(queries.codes(), &hasher.encode(Rows::new(&asked, DIM).unwrap()).unwrap());
         let share = if method == Method::Lsh { 1.0 / bits as f64 } else { 1.0 };
         let tables = hasher.scales().unwrap().tables();
@@ -99,11 +98,10 @@ fn scores_equal_their_definitions() {
 fn ranked_lists_are_the_sorted_scores_for_any_k_and_threads() {
     let hasher = hasher(Method::Frosh, Metric::L2, 20);
     let (base, asked) = (data(9000, 2), data(5, 3));
-    let one = Pool::ONE;
     // Rows twice, so that ties occur.
     let twice = [&base[..], &base[..]].concat();
-    let codes = hasher.encode_with_factors(&one, Rows::new(&twice, DIM).unwrap()).unwrap();
-    let queries = hasher.queries(&one, Rows::new(&asked, DIM).unwrap()).unwrap();
+    let codes = hasher.encode_with_factors(Rows::new(&twice, DIM).unwrap()).unwrap();
+    let queries = hasher.queries(Rows::new(&asked, DIM).unwrap()).unwrap();
     for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
         for (q, k) in [(0, 0), (1, 1), (2, 10), (3, 777), (4, 20_000)] {
             let mut want = Vec::new();
@@ -114,8 +112,9 @@ fn ranked_lists_are_the_sorted_scores_for_any_k_and_threads() {
             want.truncate(k);
             for threads in [1, 3] {
                 let pool = Pool::new(threads).unwrap();
-                let found = codes.ranked(&pool, &queries, ranking, k).unwrap();
-                let got: Vec<_> = found[q].iter().map(|f| (f.score, f.id)).collect();
+                let search = Search::nearest(k).ranking(ranking);
+                let found = pool.install(|| codes.search(&queries, &search)).unwrap();
+                let got: Vec<_> = found[q].iter().map(|f| (f.distance as f32, f.id)).collect();
                 assert_eq!(got, want, "{ranking} k = {k}, {threads} threads");
             }
         }
@@ -144,8 +143,8 @@ fn bounds_by_bytes_change_no_answer() {
         let mut asked = data(22, 3);
         asked[5 * DIM..6 * DIM].copy_from_slice(&base[6500 * DIM..6501 * DIM]);
         asked[6 * DIM..7 * DIM].copy_from_slice(&base[7000 * DIM..7001 * DIM]);
-        let codes = hasher.encode_with_factors(&Pool::ONE, Rows::new(&base, DIM).unwrap()).unwrap();
-        let queries = hasher.queries(&Pool::ONE, Rows::new(&asked, DIM).unwrap()).unwrap();
+        let codes = hasher.encode_with_factors(Rows::new(&base, DIM).unwrap()).unwrap();
+        let queries = hasher.queries(Rows::new(&asked, DIM).unwrap()).unwrap();
         let some: IdSet = (0..9000).filter(|i| i % 7 == 3 || (6000..8000).contains(i)).collect();
         let few: IdSet = [3, 6555, 7001].into_iter().collect();
         for ranking in [Ranking::Asymmetric, Ranking::Estimated] {
@@ -154,7 +153,8 @@ fn bounds_by_bytes_change_no_answer() {
             {
                 for threads in [1, 3] {
                     let pool = Pool::new(threads).unwrap();
-                    let found = codes.ranked_among(&pool, &queries, ranking, k, allowed).unwrap();
+                    let search = Search { filter: allowed, ..Search::nearest(k).ranking(ranking) };
+                    let found = pool.install(|| codes.search(&queries, &search)).unwrap();
                     for (q, found) in found.iter().enumerate() {
                         let mut want = Vec::new();
                         codes.scores(&queries, q, ranking, 0..codes.len(), |first, scores| {
@@ -163,7 +163,7 @@ fn bounds_by_bytes_change_no_answer() {
                         want.retain(|(_, id)| allowed.is_none_or(|set| set.contains(*id)));
                         want.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
                         want.truncate(k);
-                        let got: Vec<_> = found.iter().map(|f| (f.score, f.id)).collect();
+                        let got: Vec<_> = found.iter().map(|f| (f.distance as f32, f.id)).collect();
                         assert_eq!(got, want, "{method} {bits} {ranking} k = {k}, query {q}");
                     }
                 }
@@ -175,7 +175,7 @@ fn bounds_by_bytes_change_no_answer() {
 #[test]
 fn queries_that_are_no_rows_of_the_model_are_refused() {
     let hasher = hasher(Method::Frosh, Metric::L2, 16);
-    let ask = |row: &[f32], dim| hasher.queries(&Pool::ONE, Rows::new(row, dim).unwrap());
+    let ask = |row: &[f32], dim| hasher.queries(Rows::new(row, dim).unwrap());
     let other = ask(&[0.0; DIM + 1], DIM + 1).unwrap_err();
     assert!(matches!(other, crate::Error::Dimension { expected: DIM, got } if got == DIM + 1));
     let mut rows = data(2, 5);
@@ -196,17 +196,15 @@ fn what_lacks_factors_is_refused() {
     sketcher.push(rows).unwrap();
     let without = sketcher.finish().hasher(16).unwrap();
     assert!(with.has_factors() && !without.has_factors());
-    assert!(matches!(
-        without.encode_with_factors(&Pool::ONE, rows),
-        Err(crate::Error::Factors { .. })
-    ));
-    let queries = with.queries(&Pool::ONE, rows).unwrap();
+    assert!(matches!(without.encode_with_factors(rows), Err(crate::Error::Factors { .. })));
+    let queries = with.queries(rows).unwrap();
     let mut plain = with.encode(rows).unwrap();
-    let refused = plain.ranked(&Pool::ONE, &queries, Ranking::Estimated, 3);
+    let by = |ranking| Search::nearest(3).ranking(ranking);
+    let refused = plain.search(&queries, &by(Ranking::Estimated));
     assert!(matches!(refused, Err(crate::Error::Factors { .. })));
-    assert!(plain.ranked(&Pool::ONE, &queries, Ranking::Asymmetric, 3).is_ok());
-    assert!(plain.append(&with.encode_with_factors(&Pool::ONE, rows).unwrap()).is_err());
+    assert!(plain.search(&queries, &by(Ranking::Asymmetric)).is_ok());
+    assert!(plain.append(&with.encode_with_factors(rows).unwrap()).is_err());
     let other = without.encode(rows).unwrap();
-    let refused = other.ranked(&Pool::ONE, &queries, Ranking::Asymmetric, 3);
+    let refused = other.search(&queries, &by(Ranking::Asymmetric));
     assert!(matches!(refused, Err(crate::Error::OtherHasher { .. })));
 }
