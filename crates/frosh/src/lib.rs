@@ -126,5 +126,8 @@ pub use search::{
 };
 #[doc(inline)]
 pub use sketch::{Certificate, Config, Method, ShrinkIndex, Sketch, Sketcher};
-pub use storage::atomic_file::AtomicFile;
 pub use storage::formats::AnyFile;
+
+// Not part of the documented API: the other crates of the workspace replace files in the same way.
+#[doc(hidden)]
+pub use storage::atomic_file::AtomicFile;

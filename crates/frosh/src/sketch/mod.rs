@@ -77,7 +77,6 @@ pub(crate) mod compression;
 pub(crate) mod config;
 pub(crate) mod frequent_directions;
 pub(crate) mod reservoir;
-mod serialization;
 pub(crate) mod sketcher;
 
 pub use config::{Config, Method};
@@ -494,6 +493,9 @@ fn fix_sign(column: ColMut<'_, f64>) {
         column.iter_mut().for_each(|x| *x = -*x);
     }
 }
+
+// At the end, so that the documentation lists `save` and `load` after the other methods.
+mod serialization;
 
 #[cfg(test)]
 mod tests {
