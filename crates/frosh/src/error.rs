@@ -1,29 +1,44 @@
-//! Everything that can go wrong, with the facts a person needs to mend it.
+//! Errors, with the values that a user needs to correct the input.
 
 use std::path::PathBuf;
 
 /// The result of a frosh call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong.
+/// The reason why a call failed.
 ///
-/// Row numbers count from 0 at the start of the call's batch. After a refused row
-/// ([`Error::NotFinite`], [`Error::TooLarge`]) a stream stands as if it had ended just before that
-/// row; after any other refusal nothing has changed.
+/// Row numbers count from 0 at the start of the batch of the call. After a rejected row
+/// ([`Error::NotFinite`], [`Error::TooLarge`]) a stream has the state that it would have had if the batch had ended
+/// just before that row. After any other error the state is unchanged.
+///
+/// ```
+/// use frosh::{Config, Error, Rows, Sketcher};
+/// let mut sketcher = Sketcher::new(Config::new(2))?;
+/// let error = sketcher.push(Rows::new(&[1.0f32, 2.0, f32::NAN, 3.0], 2)?).unwrap_err();
+/// assert!(matches!(error, Error::NotFinite { row: 1, column: 0, .. }));
+/// assert_eq!(
+///     error.to_string(),
+///     "row 1, column 0: NaN is not a finite number; remove or correct the row"
+/// );
+/// assert_eq!(sketcher.rows(), 1); // the row before it counts
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A value is NaN or infinite.
-    #[error("row {row}, column {column}: {value} is not a finite number; remove or mend the row")]
+    #[error(
+        "row {row}, column {column}: {value} is not a finite number; remove or correct the row"
+    )]
     NotFinite {
         /// Row within the batch.
         row: usize,
         /// Column of the value.
         column: usize,
-        /// The value as it was found.
+        /// The value.
         value: f64,
     },
-    /// A value is finite, but its square would leave the range of single precision.
+    /// A value is finite, but its square could overflow single precision.
     #[error(
         "row {row}, column {column}: magnitude {value:e} is above {limit:e}; scale the data down"
     )]
@@ -32,63 +47,63 @@ pub enum Error {
         row: usize,
         /// Column of the value.
         column: usize,
-        /// The value as it was found.
+        /// The value.
         value: f64,
-        /// The largest magnitude taken.
+        /// The largest accepted magnitude.
         limit: f64,
     },
-    /// Rows of another dimension than expected.
+    /// The rows have another dimension than expected.
     #[error("expected rows of {expected} dimensions, got {got}")]
     Dimension {
-        /// Dimension that was set up.
+        /// The expected dimension.
         expected: usize,
-        /// Dimension of what came.
+        /// The dimension of the rows.
         got: usize,
     },
-    /// A slice that does not hold whole rows.
+    /// The length of a slice is not a multiple of the dimension.
     #[error("{length} values are not a whole number of rows of {dim} dimensions")]
     Ragged {
         /// Values in the slice.
         length: usize,
-        /// Dimension asked for.
+        /// The given dimension.
         dim: usize,
     },
-    /// A setting outside its range.
+    /// A setting is outside its range.
     #[error("{name} = {got} is not possible: {why}")]
     Setting {
         /// Name of the setting.
         name: &'static str,
         /// Its value.
         got: u64,
-        /// What it must be.
+        /// The accepted values.
         why: String,
     },
-    /// A name that is none of the known ones.
-    #[error("{got:?} is no {what}; use one of {}", .known.join(", "))]
+    /// A name is not among the known ones.
+    #[error("{got:?} is not a {what}; use one of {}", .known.join(", "))]
     Name {
-        /// What was to be named.
+        /// The kind of name, for example "rotation".
         what: &'static str,
-        /// The name that was given.
+        /// The given name.
         got: String,
-        /// The names there are.
+        /// All valid names.
         known: &'static [&'static str],
     },
-    /// More bits than the sketch can give directions for.
+    /// A code cannot have this many bits.
     #[error("{bits} bits need {bits} directions, but {limit_name} allows {limit}; {advice}")]
     Bits {
-        /// Bits asked for.
+        /// The requested number of bits.
         bits: usize,
         /// The largest possible number.
         limit: usize,
-        /// Where the limit comes from.
+        /// What sets the limit.
         limit_name: &'static str,
-        /// The next step.
+        /// What to do instead.
         advice: &'static str,
     },
-    /// No rows were seen, so nothing was learned.
-    #[error("no rows were seen: push some before asking for a hasher")]
+    /// There are no rows, so nothing was learned.
+    #[error("no rows were seen: push rows before fitting a hasher")]
     Empty,
-    /// Two sketches that cannot be merged.
+    /// Two sketches cannot be merged.
     #[error("cannot merge: {what} is {left} in one sketch and {right} in another")]
     Merge {
         /// The property that differs.
@@ -98,27 +113,27 @@ pub enum Error {
         /// Its value in the other.
         right: String,
     },
-    /// A rotation that needs something the sketch does not have.
+    /// A rotation needs something that the sketch does not have.
     #[error("the {rotation} rotation needs {needs}; {advice}")]
     Rotation {
         /// Name of the rotation.
         rotation: &'static str,
         /// What is missing.
         needs: String,
-        /// The next step.
+        /// What to do instead.
         advice: &'static str,
     },
-    /// A ranking that needs something the queries do not have.
+    /// A ranking needs something that the queries do not have.
     #[error("the {ranking} ranking needs {needs}; {advice}")]
     Ranking {
         /// Name of the ranking.
         ranking: &'static str,
         /// What is missing.
         needs: &'static str,
-        /// The next step.
+        /// What to do instead.
         advice: &'static str,
     },
-    /// Codes made by different hashers were compared.
+    /// Codes of different hashers were compared.
     #[error(
         "codes of different hashers cannot be compared: {left} and {right}; encode both with one model"
     )]
@@ -128,42 +143,42 @@ pub enum Error {
         /// Id of the other.
         right: String,
     },
-    /// Factors that are needed are not there.
+    /// Codes, or the model, have no factors.
     #[error("{what} has no factors, which the estimated distance needs; {advice}")]
     Factors {
-        /// What lacks them.
+        /// "the model", or which codes.
         what: &'static str,
-        /// The next step.
+        /// What to do instead.
         advice: &'static str,
     },
-    /// An id that an index has already, or that was given twice.
+    /// An id is already in the index, or was given twice.
     #[error("id {id} is there already, and ids are unique; remove it first, or replace it")]
     DuplicateId {
         /// The id.
         id: u64,
     },
-    /// A file (or its bytes) that is not what it should be.
+    /// The content of a file is invalid, damaged, or of another kind.
     #[error("{}{why}", .path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default())]
     File {
-        /// The file, when it is known.
+        /// The file; `None` if bytes were read from memory.
         path: Option<PathBuf>,
-        /// What is wrong with it, and the next step.
+        /// What is wrong with it, and what to do.
         why: String,
     },
-    /// Reading or writing failed.
+    /// Reading or writing a file failed.
     #[error("{}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The thread pool could not be made.
+    /// The threads of a pool could not be started.
     #[error("cannot start {threads} threads: {why}")]
     Threads {
-        /// Threads asked for.
+        /// The requested number of threads.
         threads: usize,
-        /// The system's reason.
+        /// The error of the operating system.
         why: String,
     },
 }
@@ -177,7 +192,7 @@ impl Error {
         Error::Setting { name, got: got as u64, why: why.into() }
     }
 
-    /// Moves the row number of a refused row by `rows`, for callers that cut a batch in pieces.
+    /// Adds `rows` to the row number of a rejected row, for callers that split a batch.
     pub(crate) fn shift_row(mut self, rows: usize) -> Self {
         if let Error::NotFinite { row, .. } | Error::TooLarge { row, .. } = &mut self {
             *row += rows;

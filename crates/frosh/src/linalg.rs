@@ -1,5 +1,5 @@
-//! The few factorisations that are not on a hot path, in double precision. Where threads share the work it is cut by
-//! sizes alone, so results do not depend on their number.
+//! Matrix factorisations that are not on a hot path, in double precision. Work is divided among threads by matrix
+//! sizes only, so results do not depend on the number of threads.
 
 use crate::pool::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -10,8 +10,8 @@ use faer::linalg::qr::no_pivoting::factor as qr;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
 use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, Side};
 
-/// Q of the thin QR of a matrix with at least as many rows as columns, with the signs that make the
-/// diagonal of R positive: column i of the result leans towards column i of `a`.
+/// Q of the thin QR factorisation of a matrix with at least as many rows as columns. Signs are chosen so that
+/// the diagonal of R is positive: column i of Q has a positive product with column i of `a`.
 pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
     let (n, r) = (a.nrows(), a.ncols());
     let mut q = Mat::from_fn(n, r, |i, j| f64::from(u8::from(i == j)));
@@ -52,12 +52,12 @@ pub(crate) fn product<T: faer::traits::ComplexField>(a: MatRef<'_, T>, b: MatRef
     out
 }
 
-/// The same in single precision.
+/// The matrix in single precision.
 pub(crate) fn single(a: MatRef<'_, f64>) -> Mat<f32> {
     Mat::from_fn(a.nrows(), a.ncols(), |i, j| a[(i, j)] as f32)
 }
 
-/// The matrix in pieces of `size` rows, the last may have fewer, each with the number of its first row.
+/// Splits a matrix into pieces of `size` rows (the last may have fewer), each with the number of its first row.
 pub(crate) fn row_pieces<T>(to: MatMut<'_, T>, size: usize) -> Vec<(usize, MatMut<'_, T>)> {
     let (n, mut pieces, mut rest) = (to.nrows(), Vec::new(), to);
     for from in (0..n).step_by(size) {
@@ -68,7 +68,7 @@ pub(crate) fn row_pieces<T>(to: MatMut<'_, T>, size: usize) -> Vec<(usize, MatMu
     pieces
 }
 
-/// Adds the lower triangle of `a a'`, and some of the upper one, in pieces of rows that depend on its size alone.
+/// Adds the lower triangle of `a a'`, and parts of the upper one, to `to`. The pieces of rows depend on the size only.
 pub(crate) fn add_gram(pool: &Pool, to: MatMut<'_, f64>, a: MatRef<'_, f64>) {
     const PIECE: usize = 64;
     let n = a.nrows();
@@ -80,27 +80,27 @@ pub(crate) fn add_gram(pool: &Pool, to: MatMut<'_, f64>, a: MatRef<'_, f64>) {
     });
 }
 
-/// [`thin_q`] of a matrix whose columns are orthonormal but for rounding: by the Cholesky factor of their products,
-/// which takes half of the operations and larger ones. Where the columns are not that near, it is `thin_q` itself.
-pub(crate) fn mended_q(pool: &Pool, a: Mat<f64>) -> Mat<f64> {
-    // Small ones are quick either way, and need none of the memory that a large product prepares.
+/// [`thin_q`] of a matrix whose columns are orthonormal up to rounding, by Cholesky QR: half the operations, most of
+/// them in matrix products. Falls back to `thin_q` if the columns are not that close to orthonormal.
+pub(crate) fn reorthonormalized(pool: &Pool, a: Mat<f64>) -> Mat<f64> {
+    // For small matrices Householder QR is fast enough, and avoids the packing buffers of a large product.
     match a.nrows() * a.ncols() {
-        0..SMALL => thin_q(a),
-        _ => mended(pool, a).unwrap_or_else(thin_q),
+        0..SMALL_MATRIX => thin_q(a),
+        _ => cholesky_q(pool, a).unwrap_or_else(thin_q),
     }
 }
 
-/// The mended matrix, or the matrix as it was.
-fn mended(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
+/// Q by Cholesky QR; `Err` with the unchanged matrix if its columns are not nearly orthonormal.
+fn cholesky_q(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
     let r = a.ncols();
     let mut gram = Mat::zeros(r, r);
     add_gram(pool, gram.as_mut(), a.transpose());
     let off = |i: usize, j: usize| f64::abs(gram[(i, j)] - f64::from(u8::from(i == j)));
-    // Then the factor's condition is near 1, and the result as orthonormal as rounding allows.
-    let near = (0..r).all(|j| (j..r).all(|i| off(i, j) <= MENDABLE));
+    // Then the condition number of the factor is near 1, and the result is orthonormal up to rounding.
+    let near = (0..r).all(|j| (j..r).all(|i| off(i, j) <= MAX_DEVIATION));
     match gram.llt(Side::Lower) {
         Ok(factor) if near => {
-            // A = Q R with R = L', so Q' = L^-1 A', some columns of A' at a time.
+            // A = Q R with R = L', so Q' = L^-1 A', computed for 1,024 columns of A' at a time.
             pool.each(row_pieces(a.as_mut(), 1024), |(_, part)| {
                 solve_lower_triangular_in_place(factor.L(), part.transpose_mut(), Par::Seq);
             });
@@ -110,13 +110,13 @@ fn mended(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
     }
 }
 
-/// How far products of columns may be from those of orthonormal ones, over all pairs far less than 1 in sum.
-const MENDABLE: f64 = 1e-6;
-/// Entries below which a matrix is small.
-const SMALL: usize = 1 << 17;
+/// Largest entry of |A'A - I| for which Cholesky QR is used. Summed over all pairs of columns it is far below 1.
+const MAX_DEVIATION: f64 = 1e-6;
+/// Matrices with fewer entries use Householder QR.
+const SMALL_MATRIX: usize = 1 << 17;
 
-/// Eigenvalues (descending) and eigenvectors (columns, in that order) of a symmetric matrix, of which
-/// the lower triangle is read.
+/// Eigenvalues (descending) and eigenvectors (columns, in that order) of a symmetric matrix. Only the
+/// lower triangle is read.
 pub(crate) fn eigen(a: MatRef<'_, f64>) -> (Vec<f64>, Mat<f64>) {
     let n = a.nrows();
     let mut values = faer::diag::Diag::<f64>::zeros(n);
@@ -127,7 +127,7 @@ pub(crate) fn eigen(a: MatRef<'_, f64>) -> (Vec<f64>, Mat<f64>) {
     let stack = MemStack::new(&mut memory);
     let u = Some(vectors.as_mut());
     if self_adjoint_evd(a, values.as_mut(), u, Par::Seq, stack, Default::default()).is_err() {
-        // Only a matrix that is not finite fails to converge; input is checked long before.
+        // Only a matrix with NaN or infinity fails to converge, and input rows were checked for these.
         return (vec![0.0; n], Mat::identity(n, n));
     }
     let descending = (0..n).map(|i| values[n - 1 - i]).collect();
@@ -139,12 +139,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mended_columns_are_orthonormal_and_those_of_the_factorisation() {
+    fn cholesky_q_is_orthonormal_and_equals_householder_q() {
         let entry = |i: usize, j: usize| ((i * 37 + j * j * 11) % 101) as f64 - 50.0;
         let exact = thin_q(Mat::from_fn(300, 20, entry));
         for error in [0.0, 1e-12, 1e-8, 1e-3, 1.0] {
             let a = Mat::from_fn(300, 20, |i, j| exact[(i, j)] + error * entry(j, i) * 1e-2);
-            let got = mended(&Pool::ONE, a.clone());
+            let got = cholesky_q(&Pool::ONE, a.clone());
             assert_eq!(got.is_ok(), error <= 1e-8);
             let (got, want) = (got.unwrap_or_else(thin_q), thin_q(a));
             let gram = got.transpose() * &got;

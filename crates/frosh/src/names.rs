@@ -1,13 +1,13 @@
-//! Enums that have a name in files and on the command line.
+//! Names of enum variants in files and on the command line.
 
-/// Gives an enum `NAMES`, `as_str`, `Display` and `FromStr` from one list of names.
+/// Implements `NAMES`, `as_str`, `Display` and `FromStr` for an enum from one list of names.
 macro_rules! names {
     ($t:ident, $what:literal, $($variant:ident => $name:literal),+) => {
         impl $t {
-            /// All names there are.
+            /// The names of all variants.
             pub const NAMES: &[&str] = &[$($name),+];
 
-            /// The name, in files and on the command line.
+            /// The name of the variant in files and on the command line.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $($t::$variant => $name),+

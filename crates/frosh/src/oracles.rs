@@ -1,5 +1,5 @@
-//! Parts of the engine against definitions in double precision, where the parts cannot be seen from outside. What can
-//! be is in `tests/definitions.rs`.
+//! Compares private parts of the library with their definitions in double precision. Tests of what is public are in
+//! `tests/definitions.rs`.
 
 use crate::hasher::estimator::Scales;
 use crate::random::{Purpose, Stream};
@@ -9,7 +9,7 @@ use crate::{Config, Hasher, Method, Metric, Pool, Rotation, Rows, Sketch, Sketch
 const DIM: usize = 24;
 const BITS: usize = 8;
 
-/// Rows about so many centres, with variances that fall slowly, about a mean that is not 0.
+/// Rows in clusters around this many centres, with slowly decreasing variances and a mean that is not 0.
 fn clusters(n: usize, centres: usize, spread: f64) -> Vec<f32> {
     let mut stream = Stream::new(3, Purpose::Sample, 0, 0);
     let centre: Vec<f64> = (0..centres * DIM).map(|_| stream.normal()).collect();
@@ -34,7 +34,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// A row less the mean, and its projections.
+/// A row minus the mean, and its projections.
 fn projected(hasher: &Hasher, row: &[f32]) -> (Vec<f64>, Vec<f64>) {
     let centred: Vec<f64> = double(row).iter().zip(hasher.mean()).map(|(x, m)| x - m).collect();
     let along = (0..hasher.bits()).map(|k| dot(&centred, &double(hasher.direction(k)))).collect();
@@ -50,21 +50,21 @@ fn factors(hasher: &Hasher, row: &[f32], share: f64, residual: f64) -> (f64, f64
     (square.sqrt(), gain)
 }
 
-/// Every byte beside a code stands for the norm nearest to the row's, and then for the ratio nearest to its gain over
-/// that, of those that some byte stands for. Nearest on a logarithmic scale, and but for single precision.
+/// Checks that every factor byte is the nearest one: of all byte values, none has a norm nearer to the row's norm, or a
+/// ratio nearer to the row's ratio, on a logarithmic scale and up to single precision.
 fn check_factor_bytes(hasher: &Hasher, data: &[f32], share: f64) {
     let scales = hasher.scales().unwrap();
     let [norms, gains] = scales.tables();
     let codes = hasher.encode_with_factors(Rows::new(data, DIM).unwrap()).unwrap();
     let bytes = codes.factors.as_ref().unwrap();
     assert_eq!(bytes.bytes, 1);
-    let stands_for = |byte: usize| (f64::from(norms[byte]), f64::from(gains[byte] / norms[byte]));
+    let decode = |byte: usize| (f64::from(norms[byte]), f64::from(gains[byte] / norms[byte]));
     let off = |a: f64, b: f64| (a / b).ln().abs();
     let mut used = std::collections::BTreeSet::new();
     for (row, byte) in data.chunks_exact(DIM).zip(bytes.data.iter()) {
         let (norm, gain) = factors(hasher, row, share, scales.residual());
-        let (got_norm, got_ratio) = stands_for(usize::from(*byte));
-        for (other_norm, other_ratio) in (1..256).map(stands_for) {
+        let (got_norm, got_ratio) = decode(usize::from(*byte));
+        for (other_norm, other_ratio) in (1..256).map(decode) {
             assert!(off(got_norm, norm) <= off(other_norm, norm) + 1e-4, "{norm}: {got_norm}");
             let ratio = gain / norm;
             assert!(
@@ -74,7 +74,7 @@ fn check_factor_bytes(hasher: &Hasher, data: &[f32], share: f64) {
         }
         used.insert(*byte);
     }
-    // The scales are made for such rows: a byte that says next to nothing would be right as well.
+    // The ranges must be fitted to such rows; otherwise a few byte values could pass the check.
     assert!(used.len() > 20, "only {} bytes are in use", used.len());
 }
 
@@ -93,7 +93,7 @@ fn factor_bytes_are_the_nearest_to_their_definition() {
     }
 }
 
-/// With scales that are set by hand, so that the coefficient has something to do whatever the fit decides.
+/// With given scales, so that the coefficient has an effect whatever the fit chooses.
 #[test]
 fn factor_bytes_follow_the_coefficient_of_the_model() {
     let data = clusters(1500, 30, 0.2);
@@ -109,7 +109,7 @@ fn factor_bytes_follow_the_coefficient_of_the_model() {
         let mut scales = fitted.scales().unwrap();
         let Scales::Joint { ratio, residual, .. } = &mut scales else { panic!("two bytes") };
         *residual = coefficient;
-        // One scale for all three, so that bytes differ by the coefficient alone.
+        // The same range for all three, so that bytes differ by the coefficient only.
         (ratio.low, ratio.high) = (all(0.0).0, all(0.6).1);
         let hasher = Hasher::assemble(
             fitted.facts,
@@ -125,9 +125,9 @@ fn factor_bytes_follow_the_coefficient_of_the_model() {
     assert!(differ(&bytes[0], &bytes[1]) > 750 && differ(&bytes[1], &bytes[2]) > 750);
 }
 
-/// What the rotations and the scales are fitted to: rows of the stream less the mean, to half precision.
+/// The sample holds rows of the stream, which are read back minus the mean, to half precision.
 #[test]
-fn sampled_rows_are_read_back_as_they_were() {
+fn sampled_rows_are_rows_of_the_stream() {
     let data = clusters(700, 30, 0.3);
     let mut rows: Vec<Vec<f64>> = data.chunks_exact(DIM).map(double).collect();
     let first = rows[0].clone();
@@ -164,31 +164,31 @@ fn sampled_rows_are_read_back_as_they_were() {
     }
 }
 
-/// The share of the sampled rows' scatter along the leading directions, by its definition.
+/// The share of the scatter of the sampled rows along the leading directions, by definition.
 #[test]
-fn captured_energy_is_what_the_sampled_rows_have() {
+fn captured_energy_equals_its_definition() {
     let data = clusters(900, 30, 0.3);
     for method in [Method::Frosh, Method::Osh] {
         let config = Config::new(DIM).sketch_rows(16).block_rows(64).method(method);
         let sketch = sketch(config.reservoir_rows(400), &data);
         let hasher = sketch.hasher_with(8, Rotation::None).unwrap();
         let parts = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, 400, <[f32]>::to_vec);
-        let (mut whole, mut along) = (0.0, [0f64; 8]);
+        let (mut total, mut along) = (0.0, [0f64; 8]);
         for row in parts.concat().chunks_exact(DIM).map(double) {
-            whole += dot(&row, &row);
+            total += dot(&row, &row);
             for (k, sum) in along.iter_mut().enumerate() {
                 *sum += dot(&row, &double(hasher.direction(k))).powi(2);
             }
         }
         let got = sketch.captured_energy(&[1, 3, 8]).unwrap();
         for (k, got) in [1, 3, 8].into_iter().zip(got) {
-            let want = along[..k].iter().sum::<f64>() / whole;
+            let want = along[..k].iter().sum::<f64>() / total;
             assert!((got - want).abs() < 1e-4, "{method:?} {k}: {got} {want}");
         }
     }
 }
 
-/// Every pair of different addresses, of seed, worker and number, must give what independent draws give.
+/// Calls `check` on the draws of every pair of different addresses (seed, worker, number).
 fn each_pair<T>(draw: impl Fn(u64, u64, u64) -> T, mut check: impl FnMut(&T, &T, &str)) {
     let addresses = [
         (1, 0, 0),
@@ -208,7 +208,7 @@ fn each_pair<T>(draw: impl Fn(u64, u64, u64) -> T, mut check: impl FnMut(&T, &T,
     }
 }
 
-/// Two samples of q of m rows share q^2 / m of them, with the variance of the hypergeometric law.
+/// Two independent samples of q of m rows share q^2 / m rows, with the variance of the hypergeometric distribution.
 #[test]
 fn samples_of_trials_workers_and_seeds_are_independent() {
     let (q, m) = (512, 4096);
@@ -224,7 +224,7 @@ fn samples_of_trials_workers_and_seeds_are_independent() {
     );
 }
 
-/// Signs agree for half of the rows.
+/// Independent signs agree for half of the rows.
 #[test]
 fn signs_of_sub_blocks_workers_and_seeds_are_independent() {
     let p = 4096;
@@ -237,7 +237,7 @@ fn signs_of_sub_blocks_workers_and_seeds_are_independent() {
     );
 }
 
-/// Rows of two sub-blocks meet in a bucket with the chance 1 / q, and with a sign of either kind.
+/// Rows of two sub-blocks have the same bucket with probability 1 / q, and equal or opposite signs.
 #[test]
 fn buckets_of_sub_blocks_workers_and_seeds_are_independent() {
     let (p, q) = (4096, 16);
@@ -253,7 +253,7 @@ fn buckets_of_sub_blocks_workers_and_seeds_are_independent() {
             assert!(signs.abs() < 5.0 * (p as f32).sqrt(), "{which}: {signs}");
         },
     );
-    // Every bucket is as likely as any other.
+    // All buckets have the same probability.
     let mut counts = vec![0f64; q];
     for (bucket, _) in sparse_embedding::buckets(5, 0, 0, p, q) {
         counts[bucket as usize] += 1.0;

@@ -1,7 +1,7 @@
-//! The threads that work is done on: a pool of our own, never the process-wide one.
+//! Thread pools. frosh uses its own rayon pools, never the process-wide one.
 //!
-//! Work is cut the same way for any number of threads (columns, fixed row blocks), so results are
-//! the same bytes on one thread and on many.
+//! Work is divided by columns or by row blocks of fixed size, never by the number of threads. So results are the
+//! same bytes on one thread and on many.
 
 use crate::error::{Error, Result};
 use std::cell::RefCell;
@@ -13,11 +13,21 @@ thread_local! {
     static CURRENT: RefCell<Option<Pool>> = const { RefCell::new(None) };
 }
 
-/// A number of threads. Cloning shares them.
+/// A pool of threads that work runs on. Clones share the threads. The number of threads does not change results.
+///
+/// Calls use the pool of the innermost [`Pool::install`] around them, and [`Pool::all`] without one.
 ///
 /// ```
-/// use frosh::Pool;
-/// assert_eq!(Pool::new(2)?.threads(), 2);
+/// use frosh::{Config, Pool, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..16 * 500).map(|i| ((i * i) % 97) as f32).collect();
+/// # let mut sketcher = Sketcher::new(Config::new(16))?;
+/// # sketcher.push(Rows::new(&data, 16)?)?;
+/// # let hasher = sketcher.finish().hasher(8)?;
+/// let pool = Pool::new(2)?;
+/// assert_eq!(pool.threads(), 2);
+/// let rows = Rows::new(&data, 16)?;
+/// let codes = pool.install(|| hasher.encode(rows))?;
+/// assert_eq!(codes, Pool::ONE.install(|| hasher.encode(rows))?);
 /// # Ok::<(), frosh::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -26,15 +36,19 @@ pub struct Pool(Option<Arc<Threads>>);
 #[derive(Debug)]
 struct Threads {
     rayon: rayon::ThreadPool,
-    /// Whether [`Pool::on_every`] is at work.
+    /// Whether a call of [`Pool::on_every`] is running.
     all_busy: AtomicBool,
 }
 
 impl Pool {
-    /// The calling thread alone.
+    /// No pool: work runs on the calling thread.
     pub const ONE: Pool = Pool(None);
 
-    /// A pool of `threads` threads; 0 means one for every core.
+    /// A pool of `threads` threads. 0 gives [`Pool::all`], one thread for every core; 1 gives [`Pool::ONE`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Threads`] if the system cannot start the threads.
     pub fn new(threads: usize) -> Result<Self> {
         match threads {
             0 => Ok(Self::all().clone()),
@@ -49,19 +63,21 @@ impl Pool {
         }
     }
 
-    /// One thread for every core, made once and shared.
+    /// The shared pool with one thread for every core. It is created on first use.
     pub fn all() -> &'static Self {
         static ALL: OnceLock<Pool> = OnceLock::new();
         ALL.get_or_init(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            // Where threads cannot be had, the calling one does the work.
+            // If threads cannot be started, work runs on the calling thread.
             Self::new(cores).unwrap_or(Self::ONE)
         })
     }
 
-    /// Runs `work`, in which every call of this library uses the threads of this pool; elsewhere calls use
-    /// [`Pool::all`]. A [`Sketcher`](crate::Sketcher), an [`ExactSearch`](crate::ExactSearch) and an
-    /// [`IndexWriter`](crate::IndexWriter) keep the pool that they were made in. `work` itself runs on the calling thread.
+    /// Runs `work` with this pool as the current one: calls of this library inside `work` use its threads. `work` itself
+    /// runs on the calling thread.
+    ///
+    /// A [`Sketcher`](crate::Sketcher), an [`ExactSearch`](crate::ExactSearch) and an [`IndexWriter`](crate::IndexWriter)
+    /// keep the pool that was current when they were created.
     ///
     /// ```
     /// use frosh::{Config, Pool, Rows, Sketcher};
@@ -75,7 +91,7 @@ impl Pool {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
-        /// Restores the pool of before, even after a panic.
+        /// Restores the previous pool when it is dropped, also by a panic.
         struct Restore(Option<Pool>);
         impl Drop for Restore {
             fn drop(&mut self) {
@@ -91,7 +107,7 @@ impl Pool {
         CURRENT.with_borrow(Clone::clone).unwrap_or_else(|| Self::all().clone())
     }
 
-    /// How many threads.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.0.as_ref().map_or(1, |pool| pool.rayon.current_num_threads())
     }
@@ -107,7 +123,7 @@ impl Pool {
         }
     }
 
-    /// Runs two jobs, side by side where there are threads for it.
+    /// Runs two jobs, in parallel if the pool has threads.
     pub(crate) fn join<A: Send, B: Send>(
         &self,
         a: impl FnOnce() -> A + Send,
@@ -119,18 +135,18 @@ impl Pool {
         }
     }
 
-    /// Runs `work` once on every thread, with the thread's number; or does nothing if such work is being done
-    /// already. Of two such works that wait for their own parts, each thread could do another one first.
+    /// Runs `work` once on every thread, with the thread's number. Does nothing if another call is running: the
+    /// parts of two concurrent calls that wait for each other could deadlock.
     pub(crate) fn on_every(&self, work: impl Fn(usize) + Sync) {
         let Some(pool) = &self.0 else { return work(0) };
         if pool.all_busy.swap(true, Ordering::Acquire) {
             return;
         }
-        let _over = Over(&pool.all_busy);
+        let _reset = ResetOnDrop(&pool.all_busy);
         pool.rayon.broadcast(|context| work(context.index()));
     }
 
-    /// Waits for what another thread of the pool will do, and does shares of work that others offer meanwhile.
+    /// Waits until another thread of the pool has made `done` true, and runs queued jobs of the pool meanwhile.
     pub(crate) fn help_until(&self, done: impl Fn() -> bool) {
         while !done() {
             if rayon::yield_now() != Some(rayon::Yield::Executed) {
@@ -139,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// Runs `work` on a thread of the pool, where further calls cost least.
+    /// Runs `work` on a thread of the pool, so that nested calls need not switch threads.
     pub(crate) fn enter<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.0 {
             Some(pool) => pool.rayon.install(work),
@@ -147,14 +163,14 @@ impl Pool {
         }
     }
 
-    /// Runs `work` inside a rayon pool of this size, for code that uses rayon itself.
+    /// Runs `work` inside a rayon pool of this size, for code that calls rayon directly.
     pub(crate) fn in_rayon<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        static ALONE: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
-        let alone =
-            || ALONE.get_or_init(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());
+        static SINGLE: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
+        let single =
+            || SINGLE.get_or_init(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());
         match &self.0 {
             Some(pool) => pool.rayon.install(work),
-            None => match alone() {
+            None => match single() {
                 Some(pool) => pool.install(work),
                 None => work(),
             },
@@ -162,10 +178,10 @@ impl Pool {
     }
 }
 
-/// Takes a flag back, even after a panic.
-struct Over<'a>(&'a AtomicBool);
+/// Clears a flag when it is dropped, also by a panic.
+struct ResetOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for ResetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

@@ -1,27 +1,27 @@
 //! Addressable randomness: the same bits in every release and on every platform.
 //!
-//! A [`Stream`] is ChaCha8 under the 256-bit key
+//! A [`Stream`] is ChaCha8 with the 256-bit key
 //!
 //! ```text
 //! key = seed || purpose || worker || index        (four u64, little endian)
 //! ```
 //!
-//! so any stream can be opened on its own, in any order and on any thread.
-//! [`priority`] is the random-access form: one 64-bit number per row, the row-th
-//! output of SplitMix64 started at a state mixed from seed and worker.
+//! so streams can be opened in any order and on any thread.
+//! [`priority`] is the random-access form: one 64-bit number for each row, which is the row-th
+//! output of SplitMix64 with a state mixed from seed and worker.
 //!
-//! Unlike the usual `rand` distributions, whose output may change between
-//! releases, the samplers here are our own and read raw 32-bit words only. The one
-//! transcendental function, the logarithm in [`Stream::normal`], comes from `libm`
-//! (plain Rust), because the system's may round differently.
+//! The distributions of `rand` may change between releases. So the samplers here are
+//! our own, and read 32-bit words only. The only transcendental function, the
+//! logarithm in [`Stream::normal`], is that of `libm` (pure Rust), because the
+//! system's may round differently.
 //!
-//! Cost: about 3 ns per 32-bit word, 25 ns per normal, 2 ns per [`priority`] and
+//! **Cost.** About 3 ns for a 32-bit word, 25 ns for a normal number, 2 ns for a [`priority`] and
 //! 0.1 us to open a stream.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What a stream is used for. The numbers are part of the key: never reuse one.
+/// The purpose of a stream. The numbers are part of the key, so they must stay unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Purpose {
@@ -41,12 +41,12 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     words: ChaCha8Rng,
-    /// The polar method makes normals in pairs; the second waits here.
+    /// The polar method makes normal numbers in pairs; this is the second of the last pair.
     spare: Option<f64>,
 }
 
 impl Stream {
-    /// Opens the stream with this address at its beginning.
+    /// Opens the stream with this address.
     pub(crate) fn new(seed: u64, purpose: Purpose, worker: u64, index: u64) -> Self {
         let mut key = [0; 32];
         let parts = [seed, purpose as u64, worker, index];
@@ -63,7 +63,7 @@ impl Stream {
 
     /// The next two words, low half first.
     pub(crate) fn next_u64(&mut self) -> u64 {
-        // Not the generator's own method: how it pairs words is not promised.
+        // Not the generator's own `next_u64`: its order of words is not guaranteed.
         let low = u64::from(self.next_u32());
         low | u64::from(self.next_u32()) << 32
     }
@@ -86,7 +86,7 @@ impl Stream {
 
     /// A uniform number in the open interval (0, 1): an odd multiple of 2^-53.
     pub(crate) fn uniform(&mut self) -> f64 {
-        // 52 bits and a half: with 53 bits the largest value would round to 1.
+        // 52 random bits plus one half; with 53 bits the largest value would round to 1.
         ((self.next_u64() >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
     }
 
@@ -101,7 +101,7 @@ impl Stream {
             // Never 0: x and y are odd multiples of 2^-52.
             let s = x * x + y * y;
             if s < 1.0 {
-                // A square root is exactly rounded everywhere, a logarithm is not.
+                // `sqrt` is correctly rounded on every platform, the system's logarithm is not.
                 let scale = (-2.0 * libm::log(s) / s).sqrt();
                 self.spare = Some(y * scale);
                 return x * scale;
@@ -111,8 +111,8 @@ impl Stream {
 
     /// Fills `out` with random signs, +1 for a 0 bit and -1 for a 1 bit.
     ///
-    /// Each word gives 32 signs, lowest bit first; what is left of the last word is
-    /// dropped.
+    /// Each word gives 32 signs, lowest bit first; unused bits of the last word are
+    /// discarded.
     pub(crate) fn fill_signs(&mut self, out: &mut [f32]) {
         for signs in out.chunks_mut(32) {
             let word = self.next_u32();
@@ -125,14 +125,14 @@ impl Stream {
     /// `count` distinct numbers below `m`, every subset equally likely, in
     /// increasing order. Needs `count <= m`.
     ///
-    /// Floyd's method over a bit set: `count` draws, and the set is read back in
-    /// order, so nothing is sorted or hashed. Memory is m / 8 bytes.
+    /// Floyd's method with a bit set: `count` draws, and the set is read in order,
+    /// so no sorting is needed. Memory: m / 8 bytes.
     pub(crate) fn distinct(&mut self, count: u32, m: u32) -> Vec<u32> {
         assert!(count <= m, "cannot draw {count} distinct numbers below {m}");
         let mut taken = vec![0u64; m.div_ceil(64) as usize];
         for top in m - count..m {
             let draw = self.below(u64::from(top) + 1) as u32;
-            // A number drawn before gives way to `top`, which is new in this turn.
+            // If the number was drawn before, `top` is taken, which is new in this step.
             let free = taken[draw as usize / 64] >> (draw % 64) & 1 == 0;
             let pick = if free { draw } else { top };
             taken[pick as usize / 64] |= 1 << (pick % 64);
@@ -148,9 +148,9 @@ impl Stream {
     }
 }
 
-/// A random 64-bit key for one row: the rows of smallest key are a uniform sample.
+/// A random 64-bit key for one row. The rows with the smallest keys are a uniform sample.
 ///
-/// For a fixed seed and worker this is a bijection of `row`, so keys never tie.
+/// For a fixed seed and worker this is a bijection of `row`, so keys are unique.
 #[inline]
 pub(crate) fn priority(seed: u64, worker: u64, row: u64) -> u64 {
     // The golden ratio times 2^64: SplitMix64's step.
@@ -159,7 +159,7 @@ pub(crate) fn priority(seed: u64, worker: u64, row: u64) -> u64 {
     mix(state.wrapping_add(row.wrapping_mul(STEP)))
 }
 
-/// SplitMix64's finaliser, a bijection in which every input bit moves every output
+/// The finaliser of SplitMix64, a bijection in which every input bit flips every output
 /// bit with probability near one half.
 #[inline]
 pub(crate) fn mix(mut z: u64) -> u64 {
@@ -177,14 +177,14 @@ mod tests {
         Stream::new(7, Purpose::Sample, 3, index)
     }
 
-    /// Pearson's statistic must stay within 4 standard deviations of its mean.
+    /// Pearson's chi-squared statistic must be within 4 standard deviations of its mean.
     fn assert_flat(counts: &[u64], expected: f64) {
         let dof = (counts.len() - 1) as f64;
         let chi: f64 = counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum();
         assert!((chi - dof).abs() < 4.0 * (2.0 * dof).sqrt(), "{chi} / {dof}");
     }
 
-    /// If one of these changes, codes and snapshots of older releases change.
+    /// If one of these values changes, the results of earlier releases cannot be reproduced.
     #[test]
     fn golden() {
         let mut s = stream(0);
@@ -212,7 +212,7 @@ mod tests {
         assert_ne!(base, first(7, Purpose::Signs, 3, 0));
         assert_ne!(base, first(7, Purpose::Sample, 4, 0));
         assert_ne!(base, first(7, Purpose::Sample, 3, 1));
-        // The parts must not be confused with each other.
+        // The same numbers in other parts of the address give another stream.
         assert_ne!(first(1, Purpose::Signs, 0, 2), first(1, Purpose::Sample, 0, 1));
     }
 
@@ -228,7 +228,7 @@ mod tests {
                 assert_flat(&counts, 2000.0);
             }
         }
-        // Without rejection, multiples of 3 would come twice as often as the rest.
+        // Without rejection, multiples of 3 would be twice as frequent as other numbers.
         let n = 3 << 62;
         let mut s = stream(1);
         let mut counts = [0; 3];
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn distinct_is_uniform() {
-        // All subsets, so that joint and not only single frequencies are tested.
+        // Counts subsets, so that joint frequencies are tested as well.
         let mut s = stream(5);
         let mut counts = [0; 1 << 6];
         for _ in 0..20 * 2000 {
@@ -301,12 +301,12 @@ mod tests {
         let n = 1u64 << 14;
         let sigma = (n as f64 / 4.0).sqrt();
         for bit in 0..64 {
-            // Consecutive rows and consecutive workers are both common inputs.
+            // Consecutive rows, and consecutive workers.
             for axis in 0..2 {
                 let ones: u64 =
                     (0..n).map(|i| [priority(1, 2, i), priority(1, i, 2)][axis] >> bit & 1).sum();
                 assert!((ones as f64 - n as f64 / 2.0).abs() < 4.5 * sigma);
-                // One flipped input bit changes each output bit half of the time.
+                // Flipping one input bit flips each output bit with probability 1/2.
                 let flips: u64 = (0..n)
                     .map(|i| (priority(1, 2, i) ^ priority(1, 2, i ^ 1 << (i % 64))) >> bit & 1)
                     .sum();

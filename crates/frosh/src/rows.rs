@@ -1,39 +1,47 @@
-//! Rows as they come: a borrowed slice of any element type, and its dimension.
+//! Batches of rows: a borrowed slice of any element type, and the dimension.
 //!
-//! Rows are never copied whole. Each block is converted to `f32` when it is used, after the
-//! stream's reference point was subtracted, so that `f64` rows with a large common offset keep
-//! their digits. Cost: one pass over the block, which is in cache by then.
-//!
-//! ```
-//! use frosh::Rows;
-//! let rows = Rows::new(&[1u8, 2, 3, 4, 5, 6], 3)?;
-//! assert_eq!((rows.len(), rows.dim()), (2, 3));
-//! assert!(Rows::new(&[1.0f32, 2.0, 3.0], 2).is_err());
-//! # Ok::<(), frosh::Error>(())
-//! ```
+//! A batch is never copied in full. Each block is converted to `f32` when it is used, after the
+//! reference point of the stream was subtracted. So `f64` rows with a large common offset keep their
+//! digits. Cost: one pass over the block, which is in cache by then.
 
 use crate::error::{Error, Result};
 use crate::names::names;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// The largest magnitude taken, 2^50: its square, summed over 2^26 rows, still fits single precision.
+/// The largest accepted magnitude, 2^50. Its square, summed over 2^26 rows, does not overflow single precision.
 pub(crate) const LIMIT: f32 = (1u64 << 50) as f32;
 
 /// How rows are compared.
+///
+/// ```
+/// use frosh::{Config, Metric};
+/// let config = Config::new(384).metric(Metric::Cosine);
+/// assert_eq!("cosine".parse::<Metric>()?, Metric::Cosine);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Metric {
-    /// Euclidean distance: rows as they are.
+    /// Euclidean distance. Rows are used unchanged.
     #[default]
     L2,
-    /// Cosine: every row is scaled to length 1 first (a row of zeros stays zero).
+    /// Cosine similarity. Every row is first scaled to length 1; a row of zeros stays zero.
     Cosine,
 }
 
 names!(Metric, "metric", L2 => "l2", Cosine => "cosine");
 
-/// A borrowed batch of rows, one after the other.
+/// A borrowed batch of rows, stored row after row in one slice.
+///
+/// ```
+/// use frosh::Rows;
+/// let rows = Rows::new(&[1u8, 2, 3, 4, 5, 6], 3)?;
+/// assert_eq!((rows.len(), rows.dim()), (2, 3));
+/// assert_eq!(rows.row(1), [4, 5, 6]);
+/// assert!(Rows::new(&[1.0f32, 2.0, 3.0], 2).is_err()); // one and a half rows
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a, T> {
     data: &'a [T],
@@ -41,7 +49,11 @@ pub struct Rows<'a, T> {
 }
 
 impl<'a, T: Element> Rows<'a, T> {
-    /// Sees `data` as rows of `dim` values.
+    /// Borrows `data` as rows of `dim` values. Values are not checked; see [`Rows::check`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ragged`] if `dim` is 0 or does not divide the number of values.
     pub fn new(data: &'a [T], dim: usize) -> Result<Self> {
         if dim == 0 || !data.len().is_multiple_of(dim) {
             return Err(Error::Ragged { length: data.len(), dim });
@@ -49,12 +61,12 @@ impl<'a, T: Element> Rows<'a, T> {
         Ok(Self { data, dim })
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.data.len() / self.dim
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
@@ -69,27 +81,46 @@ impl<'a, T: Element> Rows<'a, T> {
         self.data
     }
 
-    /// One row.
+    /// Row `i`.
     ///
     /// # Panics
     ///
     /// If there is no row `i`.
     pub fn row(&self, i: usize) -> &'a [T] {
-        // Checked by itself: of a huge number the product below wraps, and may name another row.
+        // An explicit check: for a huge `i` the product below wraps around, and could select another row.
         assert!(i < self.len(), "row {i} of {} rows", self.len());
         &self.data[i * self.dim..(i + 1) * self.dim]
     }
 
-    /// Refuses the first row that holds NaN, infinity or a magnitude too large to be squared.
+    /// Checks that every value can be learned from and encoded. One pass over the values.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFinite`] or [`Error::TooLarge`] for the first row with NaN, infinity, or a magnitude above 2^50.
+    ///
+    /// ```
+    /// use frosh::{Error, Rows};
+    /// let rows = Rows::new(&[1.0f32, 2.0, f32::NAN, 4.0], 2)?;
+    /// assert!(matches!(rows.check(), Err(Error::NotFinite { row: 1, column: 0, .. })));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn check(&self) -> Result<()> {
         check(self)
     }
 
-    /// Some of the rows.
+    /// The rows of a range.
     ///
     /// # Panics
     ///
     /// If the range ends before it starts, or after the last row.
+    ///
+    /// ```
+    /// # use frosh::Rows;
+    /// let rows = Rows::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], 2)?;
+    /// let (queries, base) = (rows.slice(0..1), rows.slice(1..3));
+    /// assert_eq!((queries.len(), base.row(0)), (1, &[3.0, 4.0][..]));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let rows = self.len();
         assert!(range.start <= range.end && range.end <= rows, "rows {range:?} of {rows} rows");
@@ -97,15 +128,28 @@ impl<'a, T: Element> Rows<'a, T> {
     }
 }
 
-/// A number that rows may be made of: `f32`, `f64`, `f16`, `bf16`, `u8` or `i8`.
+/// The element types of rows: `f32`, `f64`, `f16`, `bf16`, `u8` and `i8`. Other crates cannot implement it.
+///
+/// ```
+/// use frosh::{Element, Result, Rows, Sketcher};
+/// /// Learns from rows of any element type.
+/// fn learn<T: Element>(sketcher: &mut Sketcher, values: &[T]) -> Result<()> {
+///     sketcher.push(Rows::new(values, sketcher.dim())?)
+/// }
+/// # let mut sketcher = Sketcher::new(frosh::Config::new(2))?;
+/// learn(&mut sketcher, &[1.0f32, 2.0])?;
+/// learn(&mut sketcher, &[3u8, 4])?;
+/// assert_eq!(sketcher.rows(), 2);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + std::fmt::Debug + 'static {}
 
 pub(crate) mod sealed {
-    /// What frosh needs of an element; not open to other crates, so that it may change.
+    /// The operations on an element type. Sealed, so that they can change between releases.
     pub trait Sealed: Sized {
         /// Writes `self * scale - reference` as `f32`.
         fn centre(row: &[Self], scale: f64, reference: &[f32], out: &mut [f32]);
-        /// The largest magnitude; NaN or infinity when any value is.
+        /// The largest magnitude; NaN or infinity if any value is.
         fn magnitude(row: &[Self]) -> f64;
         /// Sum of squares.
         fn square_norm(row: &[Self]) -> f64;
@@ -125,19 +169,19 @@ pub(crate) mod sealed {
     }
 }
 
-/// Largest magnitude as bits: NaN and infinity have the largest patterns, so nothing hides.
+/// The largest magnitude, by comparing bit patterns: those of infinity and NaN are larger than all others.
 fn magnitude_f32(row: &[f32]) -> f64 {
     f32::from_bits(crate::arch::magnitude_bits(row)).into()
 }
 
-/// Sum of squares, in the same order for every element type, so that all have the same norm.
+/// Sum of squares, added in the same order for every element type, so that equal values have equal norms.
 pub(crate) fn square_norm<T: Copy + Into<f64>>(row: &[T]) -> f64 {
     let mut parts = [0f64; 16];
     add_squares(row, &mut parts);
     parts.iter().sum()
 }
 
-/// Adds the squares to sixteen partial sums: that vectorises, and each stays short.
+/// Adds the squares to sixteen partial sums, which vectorises and reduces rounding error.
 fn add_squares<T: Copy + Into<f64>>(row: &[T], parts: &mut [f64; 16]) {
     for chunk in row.chunks(16) {
         for (p, x) in parts.iter_mut().zip(chunk) {
@@ -152,7 +196,7 @@ fn centre_in_place(scale: f64, reference: &[f32], out: &mut [f32]) {
     if scale == 1.0 {
         out.iter_mut().zip(reference).for_each(|(o, r)| *o -= r);
     } else {
-        // In double precision: the scale of a row of tiny values is beyond single.
+        // In double precision: the scale of a row of tiny values overflows single precision.
         for (o, r) in out.iter_mut().zip(reference) {
             *o = (f64::from(*o) * scale - f64::from(*r)) as f32;
         }
@@ -197,7 +241,7 @@ impl sealed::Sealed for f64 {
     }
 }
 
-/// Half-precision rows go through `half`'s slice conversion, which uses the CPU's instruction.
+/// Half-precision types. They use the slice conversion of `half`, which uses the CPU's conversion instruction.
 macro_rules! half_element {
     ($t:ty) => {
         impl Element for $t {}
@@ -207,7 +251,7 @@ macro_rules! half_element {
                 centre_in_place(scale, reference, out);
             }
             fn widen(row: &[Self], scale: f64, out: &mut [f64]) {
-                // By the slice, in pieces: value by value the CPU's instruction is not used well.
+                // In pieces of 256: the conversion instruction is slow for single values.
                 let mut piece = [0f32; 256];
                 for (out, row) in out.chunks_mut(256).zip(row.chunks(256)) {
                     let piece = &mut piece[..row.len()];
@@ -220,7 +264,7 @@ macro_rules! half_element {
                 Self::from_bits(largest).into()
             }
             fn square_norm(row: &[Self]) -> f64 {
-                // Pieces of a multiple of sixteen keep the order of the sums.
+                // The piece length is a multiple of sixteen, so the order of the sums is that of `square_norm`.
                 let (mut piece, mut parts) = ([0f32; 256], [0f64; 16]);
                 for row in row.chunks(256) {
                     let piece = &mut piece[..row.len()];
@@ -264,8 +308,8 @@ macro_rules! byte_element {
 byte_element!(u8, u8_minus);
 byte_element!(i8, i8_minus);
 
-/// Finds the value that makes `row` unusable, if there is one.
-fn refuse<T: Element>(row: &[T], number: usize) -> Error {
+/// The error for the first value of `row` that is not finite or too large.
+fn rejection<T: Element>(row: &[T], number: usize) -> Error {
     let limit = f64::from(LIMIT);
     let bad = |v: f64| !v.is_finite() || v.abs() > limit;
     let (column, value) =
@@ -277,22 +321,22 @@ fn refuse<T: Element>(row: &[T], number: usize) -> Error {
     }
 }
 
-/// Whether a largest magnitude says that the values may be used.
+/// Whether a row with this largest magnitude is accepted.
 pub(crate) fn usable(magnitude: f64) -> bool {
     magnitude <= f64::from(LIMIT)
 }
 
-/// The first row that must be refused, as an error.
+/// The error for the first row that is not accepted.
 pub(crate) fn check<T: Element>(rows: &Rows<'_, T>) -> Result<()> {
     for (number, row) in rows.as_slice().chunks_exact(rows.dim()).enumerate() {
         if !usable(T::magnitude(row)) {
-            return Err(refuse(row, number));
+            return Err(rejection(row, number));
         }
     }
     Ok(())
 }
 
-/// Checks one row and writes it to `out`, made ready for `metric` and centred on `reference`.
+/// Checks one row and writes it to `out`, scaled for `metric`, minus `reference`.
 pub(crate) fn load<T: Element>(
     row: &[T],
     number: usize,
@@ -301,13 +345,13 @@ pub(crate) fn load<T: Element>(
     out: &mut [f32],
 ) -> Result<()> {
     if !usable(T::magnitude(row)) {
-        return Err(refuse(row, number));
+        return Err(rejection(row, number));
     }
     T::centre(row, scale(row, metric), reference, out);
     Ok(())
 }
 
-/// What `metric` multiplies a row by.
+/// The factor by which `metric` multiplies a row.
 fn scale<T: Element>(row: &[T], metric: Metric) -> f64 {
     match metric {
         Metric::L2 => 1.0,
@@ -318,7 +362,7 @@ fn scale<T: Element>(row: &[T], metric: Metric) -> f64 {
     }
 }
 
-/// Writes a row that was checked to `out`, made ready for `metric`, with all its digits.
+/// Writes a row that was checked before to `out` in double precision, scaled for `metric`.
 pub(crate) fn widen<T: Element>(row: &[T], metric: Metric, out: &mut [f64]) {
     let scale = scale(row, metric);
     T::widen(row, scale, out);
@@ -360,25 +404,25 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_there_are_not_given() {
+    fn rows_and_ranges_out_of_bounds_panic() {
         let data = [1u8, 2, 3, 4, 5, 6, 7, 8];
         let rows = Rows::new(&data, 4).unwrap();
         assert_eq!((rows.row(1), rows.slice(2..2).len()), (&data[4..], 0));
         let panics =
             |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
-        // Four times 2^62 is 0 in 64 bits.
+        // 2^62 times the dimension 4 wraps around to 0.
         for i in [2, usize::MAX, 1 << (usize::BITS - 2)] {
             assert!(panics(&|| drop(rows.row(i).to_vec())), "row {i}");
         }
         let wrapped = 1 << (usize::BITS - 2);
-        #[expect(clippy::reversed_empty_ranges, reason = "that is what must be refused")]
+        #[expect(clippy::reversed_empty_ranges, reason = "the test checks that it panics")]
         for range in [0..3, 2..1, wrapped..wrapped + 1, 0..wrapped] {
             assert!(panics(&|| drop(rows.slice(range.clone()).len().to_string())), "{range:?}");
         }
     }
 
     #[test]
-    fn a_bad_value_is_named_with_its_place() {
+    fn a_bad_value_is_reported_with_row_and_column() {
         fn place<T: Element>(data: &[T]) -> (usize, usize) {
             match check(&Rows::new(data, 2).unwrap()) {
                 Err(Error::NotFinite { row, column, .. }) => (row, column),

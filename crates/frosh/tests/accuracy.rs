@@ -1,4 +1,4 @@
-//! What the codes are worth: error laws, subspaces, merging, invariances, and MAP on real data.
+//! Accuracy: error laws, subspaces, merging, invariances, and MAP on real data.
 
 mod common;
 
@@ -11,8 +11,8 @@ use half::{bf16, f16};
 
 const LEARNERS: [Method; 3] = [Method::Frosh, Method::FroshSparse, Method::Osh];
 
-/// Mean over seeds of: error of FD; for each block size the error of a compressing method; the
-/// constant of the law.
+/// Means over seeds: the error of frequent directions, the error of a compressing method for each block size, and the
+/// constant C of the error law.
 fn errors(method: Method, blocks: &[usize]) -> (f64, Vec<f64>, f64) {
     let (n, dim, k, l, seeds) = (16_384, 64, 16, 32, 10);
     let (mut fd, mut ffd, mut constant) = (0.0, vec![0.0; blocks.len()], 0.0);
@@ -31,7 +31,7 @@ fn errors(method: Method, blocks: &[usize]) -> (f64, Vec<f64>, f64) {
     (fd, ffd, constant)
 }
 
-/// One block of scatter M_b compressed to q = l/2 rows errs by E|E_b|_F^2 <= (tr^2 M_b + |M_b|_F^2) / q.
+/// One block of scatter M_b, compressed to q = l/2 rows, has the error E|E_b|_F^2 <= (tr^2 M_b + |M_b|_F^2) / q.
 /// Over n/m independent blocks of equal scatter these add to (tr^2 M + |M|_F^2) m / (n q), and
 /// E|E|_2 <= sqrt(E|E|_F^2). So, relative to tr M, compression adds at most C sqrt(2 m / (n l)) with
 /// C = sqrt(1 + |M|_F^2 / tr^2 M), which is between 1 and sqrt(2).
@@ -66,7 +66,7 @@ fn frequent_directions_loses_at_most_its_certificate() {
     }
 }
 
-/// Five workers with shares and means of their own, then one with a single row and one with none.
+/// Five workers with different row counts and means, then one with a single row and one without rows.
 fn workers(method: Method) -> (Vec<f32>, Vec<Sketch>) {
     let Planted { mut rows, .. } = planted(12_000, 64, 16, 10.0, 3);
     let ends = [0, 3000, 5000, 5500, 9000, 11_999, 12_000, 12_000].map(|row| row * 64);
@@ -94,8 +94,8 @@ fn merged_sketches_are_as_good_as_one_of_all_rows() {
             let share = s.rows() as f64 / 12_000.0;
             parts.iter_mut().zip(s.mean()).for_each(|(p, m)| *p += share * m);
         }
-        // Means are about 1. Differences, and sums of 16 rows, are single precision: 2^-25 a row or so,
-        // at random, which over 750 such sums averages to about 1e-9.
+        // Means are about 1. Differences and sums of 16 rows are single precision, with a random error of about
+        // 2^-25 a row, which averages to about 1e-9 over 750 sums.
         let off = (largest(merged.mean(), &parts), largest(merged.mean(), &mean));
         eprintln!(
             "{method:?}: merged mean off by {:.1e} from parts, {:.1e} from rows",
@@ -108,7 +108,7 @@ fn merged_sketches_are_as_good_as_one_of_all_rows() {
             check_certificate(&m, &merged);
             continue;
         }
-        // FD's bound on what was sent, and the law of compression with its largest C.
+        // The bound of frequent directions, and the error law of compression with its largest C.
         let certified = merged.certificate().removed / trace(&m);
         let law = f64::sqrt(2.0 * 2.0 * 64.0 / (12_000.0 * 32.0));
         let error = error(&m, &merged);
@@ -131,7 +131,7 @@ fn the_order_of_merging_changes_no_byte() {
 }
 
 #[test]
-fn a_worker_merged_alone_stays_as_it_is() {
+fn merging_one_worker_changes_nothing() {
     for method in [Method::Frosh, Method::FroshSparse, Method::Osh, Method::Lsh] {
         for sketch in workers(method).1 {
             assert!(Sketch::merge([&sketch]).unwrap().to_bytes() == sketch.to_bytes());
@@ -150,8 +150,9 @@ fn empty_workers_add_nothing() {
     }
 }
 
-/// The weakest planted direction has 1 / k^2 of the strongest's scatter, here 40 times all the noise.
-/// Compression turns it by about sqrt(noise / scatter * 2 m / (n l)) < 0.01, so 0.99 is far off.
+/// The weakest planted direction has 1 / k^2 of the scatter of the strongest, here 40 times all the noise.
+/// Compression rotates it by an angle of about sqrt(noise / scatter * 2 m / (n l)) < 0.01, far less than a cosine of
+/// 0.99 allows.
 #[test]
 fn directions_span_the_planted_subspace() {
     let (n, dim, k) = (20_000, 128, 16);
@@ -173,15 +174,15 @@ fn directions_span_the_planted_subspace() {
     }
 }
 
-/// Share of the scatter that the hasher's directions hold.
+/// Share of the scatter along the hasher's directions.
 fn captured(scatter: &faer::Mat<f64>, hasher: &frosh::Hasher) -> f64 {
     let w =
         faer::Mat::from_fn(hasher.dim(), hasher.bits(), |i, k| f64::from(hasher.direction(k)[i]));
     trace(&(w.transpose() * scatter * &w)) / trace(scatter)
 }
 
-/// A stream of few rows has few blocks, and each is compressed with an error of its own. Blocks that grow with the
-/// stream keep that error below 1 / sqrt(2 * 16 * q) of the mass whatever n is.
+/// A short stream has few blocks, so their errors do not average out. Blocks that grow with the stream keep the relative
+/// error below 1 / sqrt(2 * 16 * q) for any n.
 #[test]
 fn few_rows_are_learned_as_well_as_without_compression() {
     let (dim, bits) = (300, 32);
@@ -211,7 +212,7 @@ fn few_rows_are_learned_as_well_as_without_compression() {
     }
 }
 
-/// Squares of huge and tiny rows leave single precision. A power of two must still change nothing.
+/// Squares of huge and tiny rows overflow or underflow single precision. Scaling by a power of two must not change codes.
 #[test]
 fn the_scale_of_rows_does_not_matter() {
     let dim = 64;
@@ -256,16 +257,16 @@ fn directions_are_orthonormal() {
     }
 }
 
-/// Codes of the rows by a hasher that learned from them.
+/// Codes of rows by a hasher that was learned from the same rows.
 fn own_codes<T: Element>(config: &Config, rotation: Rotation, data: &[T]) -> frosh::Codes {
     let sketch = learn(config.clone(), 64, data);
     encode(&sketch.hasher_with(16, rotation).unwrap(), data)
 }
 
-/// Not for ITQ: on rows without clusters its objective is nearly flat, and the last bit of a sampled row
-/// decides where it ends.
+/// Not for ITQ: without clusters its objective is nearly flat, and rounding of a sampled row decides which optimum it
+/// reaches.
 #[test]
-fn a_shift_of_all_rows_leaves_the_codes() {
+fn a_shift_of_all_rows_does_not_change_codes() {
     let data = planted(10_000, 64, 16, 10.0, 6).rows;
     let wide: Vec<f64> = data.iter().map(|x| f64::from(*x)).collect();
     let shifted =
@@ -301,7 +302,7 @@ fn lsh_bits_differ_as_often_as_the_angle_says() {
             let around = plane[0].iter().zip(&plane[1]).map(move |(u, v)| a * u + b * v);
             hasher.mean().iter().zip(around).map(|(m, x)| m + x).collect::<Vec<f64>>()
         };
-        // Lengths differ: only the angle counts.
+        // Rows of different length: only the angle matters.
         let codes =
             encode(&hasher, &[from_mean(2.0, 0.0), from_mean(7.0 * cos, 7.0 * sin)].concat());
         let p = degrees / 180.0;
@@ -371,15 +372,15 @@ fn tied_ranks_count_as_their_expectation() {
 const BITS: [usize; 3] = [32, 64, 128];
 const ROTATIONS: [Rotation; 3] = [Rotation::Random, Rotation::Itq, Rotation::Refined];
 
-/// MAP by bits, then by rotation.
+/// MAP for each number of bits and each rotation.
 type Table = [[f64; 3]; 3];
 
 fn maps(data: &Benchmark, sketch: impl Fn(usize, u64) -> Sketch) -> Table {
     BITS.map(|bits| maps_at(data, bits, |seed| sketch(bits, seed)))
 }
 
-/// Averaged over seeds of all randomness. At 32 bits of MNIST the MAP of one seed spreads by 0.008 and
-/// true differences are below 0.01, so a mean of 12 stays within 0.015; more bits spread less.
+/// The mean MAP over seeds. On MNIST at 32 bits, the MAP of one seed has a standard deviation of 0.008, and true
+/// differences are below 0.01, so a mean of 12 seeds stays within 0.015. With more bits the deviation is smaller.
 fn maps_at(data: &Benchmark, bits: usize, of: impl Fn(u64) -> Sketch) -> [f64; 3] {
     let (mut row, seeds) = ([0.0; 3], 384 / bits as u64);
     for sketch in (0..seeds).map(of) {
@@ -390,8 +391,8 @@ fn maps_at(data: &Benchmark, bits: usize, of: impl Fn(u64) -> Sketch) -> [f64; 3
     row
 }
 
-/// Exact PCA with the rotations of this crate: OSH loses nothing on the leading 128 exact principal
-/// coordinates, since its 256 rows are twice as many.
+/// Exact PCA with the rotations of this crate: OSH with 256 sketch rows loses nothing on the 128 leading exact principal
+/// coordinates.
 fn exact(data: &Benchmark) -> Table {
     let pca = Principal::of(&data.train, data.dim, 128);
     let coordinates = data.mapped(|rows| pca.coordinates(rows), 128);
@@ -401,14 +402,14 @@ fn exact(data: &Benchmark) -> Table {
     maps(&coordinates, |_, seed| sketches[seed as usize].clone())
 }
 
-/// FROSH has l = 2r rows, and its default block or the paper's.
+/// Compares FROSH with l = 2r sketch rows, with its default block size and the paper's, with exact PCA.
 fn compare(name: &str, data: &Benchmark) {
     let exact = exact(data);
     let config = |bits, seed| Config::new(data.dim).sketch_rows(2 * bits).seed(seed);
     let paper = Config::paper_block_rows(data.dim);
     let default = maps(data, |b, s| learn(config(b, s), data.dim, &data.train));
     let mut papers = default;
-    // At more bits the default is the paper's.
+    // For more bits the default block size is the paper's.
     for (row, bits) in papers.iter_mut().zip(BITS) {
         if config(bits, 0).resolved_block_rows().unwrap() != paper {
             *row = maps_at(data, bits, |s| {

@@ -1,13 +1,13 @@
-//! Packed codes as a caller sees them: appended, packed elsewhere, searched; each against a look at every bit.
+//! Packed codes through the public interface: appended, imported and searched, compared with bit-by-bit definitions.
 
-// The accuracy tests use what is not used here.
+// Other test files use the rest of `common`.
 #[allow(dead_code)]
 mod common;
 
 use common::{Random, learn, planted};
 use frosh::{Codes, Config, HasherId, IdSet, Rows, Search};
 
-/// Codes of rows in two parts, appended, are the codes of all of them: bytes, factors, and what a search finds.
+/// Codes of two parts, appended, equal the codes of all rows: bytes, factors and search results.
 #[test]
 fn appended_codes_are_those_of_all_rows() {
     let (dim, cut) = (24, 130);
@@ -24,14 +24,14 @@ fn appended_codes_are_those_of_all_rows() {
         assert_eq!(codes.len(), 400);
         assert!(codes == whole && codes.to_bytes() == whole.to_bytes(), "factors: {factors}");
         assert_eq!(codes.nearest(&whole, 3).unwrap(), whole.nearest(&whole, 3).unwrap());
-        // One with factors and one without do not go together.
+        // Codes with and without factors cannot be appended to each other.
         assert!(codes.append(&of(!factors, rows)).is_err());
         assert!(codes == whole, "a refused append changes nothing");
     }
 }
 
 #[test]
-fn packed_codes_have_whole_rows_and_no_bit_past_the_last() {
+fn packed_codes_need_complete_rows_and_zero_spare_bits() {
     let id = HasherId::foreign(7);
     let codes = Codes::from_packed(id, 11, vec![0xff, 0x07, 0x00, 0x04]).unwrap();
     assert_eq!((codes.len(), codes.bits(), codes.hasher()), (2, 11, id));
@@ -47,9 +47,9 @@ fn packed_codes_have_whole_rows_and_no_bit_past_the_last() {
     assert!(Codes::from_packed(id, 16, vec![0xff; 4]).is_ok());
 }
 
-/// Searches by radius and among some rows against a look at every row.
+/// Radius searches and filtered searches, compared with a loop over all rows.
 #[test]
-fn searches_find_what_a_look_at_every_row_finds() {
+fn searches_equal_a_loop_over_all_rows() {
     let mut random = Random(12);
     let bytes: Vec<u8> = (0..2 * 300).map(|i| random.bits() as u8 >> (4 * (i % 2))).collect();
     let codes = Codes::from_packed(HasherId::foreign(1), 12, bytes).unwrap();

@@ -1,7 +1,7 @@
-//! The stages of the engine against slow definitions, written here and seen from outside: the sample of rows, the
-//! transforms of blocks, the mean, and which directions count. None of it calls the code under test for its answer.
+//! Compares the stages of learning with slow definitions through the public interface: the sample of rows, the
+//! compression of blocks, the mean, and the rank. Expected values never come from the code under test.
 
-// The accuracy tests use what is not used here.
+// Other test files use the rest of `common`.
 #[allow(dead_code)]
 mod common;
 #[path = "common/sample.rs"]
@@ -22,7 +22,7 @@ fn double(rows: &[f32], dim: usize) -> Vec<Vec<f64>> {
     rows.chunks_exact(dim).map(|row| row.iter().map(|x| f64::from(*x)).collect()).collect()
 }
 
-/// Row i of so many is the number i, so that the sample tells which rows are in it.
+/// The row numbers in the sample of a stream in which row i has the value i.
 fn sampled_numbers(rows: usize, most: usize, seed: u64, worker: u64) -> Vec<usize> {
     let data: Vec<f32> = (0..rows).map(|i| i as f32).collect();
     let config = Config::new(1).method(Method::Lsh).reservoir_rows(most);
@@ -32,7 +32,7 @@ fn sampled_numbers(rows: usize, most: usize, seed: u64, worker: u64) -> Vec<usiz
     numbers
 }
 
-/// Two independent samples of k of n rows share k^2 / n rows, with the variance of the hypergeometric law.
+/// Two independent samples of k of n rows share k^2 / n rows, with the variance of the hypergeometric distribution.
 #[test]
 fn samples_of_different_workers_and_seeds_are_independent() {
     let (n, k) = (4000, 500);
@@ -44,7 +44,7 @@ fn samples_of_different_workers_and_seeds_are_independent() {
     for (i, a) in samples.iter().enumerate() {
         assert_eq!(a.len(), k);
         assert!(a.windows(2).all(|pair| pair[0] < pair[1]), "a row is sampled twice");
-        // A uniform sample: the mean of its row numbers has the deviation n / sqrt(12 k), and a little less.
+        // In a uniform sample, the mean row number has a standard deviation of slightly less than n / sqrt(12 k).
         let mean = a.iter().sum::<usize>() as f64 / of_k;
         assert!((mean - of_n / 2.0).abs() < 4.0 * of_n / (12.0 * of_k).sqrt(), "{i}: {mean}");
         for (j, b) in samples.iter().enumerate().skip(i + 1) {
@@ -55,7 +55,7 @@ fn samples_of_different_workers_and_seeds_are_independent() {
     assert_eq!(samples[0], sampled_numbers(n, k, 7, 0));
 }
 
-/// Workers with 1,000, 2,000 and 3,000 rows, each with a first column that tells whose they are.
+/// Workers with 1,000, 2,000 and 3,000 rows; the first column of each row is the worker.
 #[test]
 fn the_merged_sample_is_drawn_from_all_workers_alike() {
     let (dim, k) = (3, 240);
@@ -79,7 +79,7 @@ fn the_merged_sample_is_drawn_from_all_workers_alike() {
     assert_eq!(merged.keys, all[..k].iter().map(|entry| entry.0).collect::<Vec<_>>());
     let mut counts = [0f64; 3];
     for (row, (_, original)) in merged.rows.iter().zip(&all) {
-        // Another origin and another rounding: two halves' worth of the row's largest entry.
+        // The merge rounds rows a second time: twice the rounding of half precision, relative to the largest entry.
         assert!(difference(row, original) <= 8.0 / 1024.0, "{row:?} {original:?}");
         counts[row[0].round() as usize] += 1.0;
     }
@@ -90,9 +90,9 @@ fn the_merged_sample_is_drawn_from_all_workers_alike() {
     }
 }
 
-/// Rows far from zero keep their digits beside a worker without rows, whichever of them comes first.
+/// Rows far from zero keep their digits in a merge with a worker without rows, in either order.
 #[test]
-fn an_empty_worker_leaves_the_sample_as_it_is() {
+fn an_empty_worker_does_not_change_the_sample() {
     let dim = 3;
     let mut random = Random(10);
     let rows: Vec<f32> = (0..400 * dim).map(|_| (1e4 + random.normal()) as f32).collect();
@@ -109,7 +109,7 @@ fn an_empty_worker_leaves_the_sample_as_it_is() {
     }
 }
 
-/// The merged sketch is that of all rows, and its certificate holds, whichever of the sizes comes first.
+/// The merged sketch covers all rows and its certificate holds, in any order of the sizes.
 #[test]
 fn sketches_of_different_sizes_merge_to_the_smallest() {
     let (n, dim) = (3000, 24);
@@ -131,9 +131,9 @@ fn sketches_of_different_sizes_merge_to_the_smallest() {
     }
 }
 
-/// A half has 11 bits: relative to the first row, no entry is off by more than 2^-11 of the row's largest.
+/// Half precision has 11 bits: relative to the first row, the error of an entry is at most 2^-11 of the row's largest.
 #[test]
-fn sampled_rows_are_the_rows_to_half_precision() {
+fn sampled_rows_have_half_precision() {
     let (n, dim) = (300, 7);
     for (metric, offset, scale) in
         [(Metric::L2, 0.0, 1.0), (Metric::L2, 1e4, 3.0), (Metric::Cosine, 0.0, 1e3)]
@@ -163,16 +163,17 @@ fn sampled_rows_are_the_rows_to_half_precision() {
     }
 }
 
-/// A block with two rows that are not zero, e_1 and e_2, compresses to a Gram matrix with ones on the diagonal, whose
-/// entry (1, 2) tells of the transform. For the SRHT it is, but for its sign, the Walsh transform of the sample at one
-/// place: w = sum_k (-1)^popcount(rho_k AND (i XOR j)) / q. Over independent samples of q of m rows, w has the mean 0
-/// and E w^2 = (m - q) / (q (m - 1)). For the sparse embedding it is 1 or -1 where the two rows share a bucket, which has
-/// the chance 1 / q, else 0. Every block has columns of its own, and the sketch has room for all of them, so that one
-/// run tells this entry of every block.
+/// Returns one entry of the compressed Gram matrix for every block of a stream, which shows the transform of the block.
+///
+/// A block with two nonzero rows, e_1 and e_2, compresses to a Gram matrix with ones on the diagonal. For the SRHT,
+/// entry (1, 2) is, up to its sign, w = sum_k (-1)^popcount(rho_k AND (i XOR j)) / q. Over independent samples of
+/// q of m rows, w has mean 0 and E w^2 = (m - q) / (q (m - 1)). For the sparse embedding the entry is 1 or -1 if the two
+/// rows share a bucket, which has probability 1 / q, else 0. Every block uses its own columns, and the sketch has room
+/// for all of them, so one run shows the entry of every block.
 fn pair_in_blocks(method: Method, blocks: usize, seed: u64, worker: u64) -> Vec<f64> {
     let (q, m, dim) = (64, 256, 2 * blocks);
     assert!(dim <= q);
-    // Rows of zeros until blocks have their full size, wherever they begin.
+    // Rows of zeros until blocks have their full size.
     let before = 32 * m;
     let mut data = vec![0f32; (before + (blocks + 2) * m) * dim];
     for block in 0..blocks {
@@ -189,7 +190,7 @@ fn pair_in_blocks(method: Method, blocks: usize, seed: u64, worker: u64) -> Vec<
     let b = double(learned[0].sketched(), dim);
     let gram = |i: usize, j: usize| b.iter().map(|row| row[i] * row[j]).sum::<f64>();
     for i in 0..dim {
-        // The mean that is taken off is at most 1 / 8192.
+        // The subtracted mean is at most 1 / 8192.
         assert!((gram(i, i) - 1.0).abs() < 0.02, "{method:?} {i}: {}", gram(i, i));
         for j in (i + 1..dim).filter(|j| i / 2 != j / 2) {
             assert!(gram(i, j).abs() < 0.02, "{method:?} {i} {j}: {}", gram(i, j));
@@ -199,36 +200,36 @@ fn pair_in_blocks(method: Method, blocks: usize, seed: u64, worker: u64) -> Vec<
 }
 
 #[test]
-fn every_block_worker_and_seed_has_a_transform_of_its_own() {
+fn every_block_worker_and_seed_has_its_own_transform() {
     let (q, m, blocks) = (64.0, 256.0, 30);
     let law: f64 = (m - q) / (q * (m - 1.0));
     let runs = [(1, 0), (1, 1), (2, 0)]
         .map(|(seed, worker)| pair_in_blocks(Method::Frosh, blocks, seed, worker));
     let many = (3 * blocks) as f64;
     let all: Vec<f64> = runs.concat();
-    // w^2 has about twice the variance of its mean squared, as for a normal law.
+    // The variance of w^2 is about twice its squared mean, as for a normal distribution.
     let square = all.iter().map(|w| w * w).sum::<f64>() / many;
     assert!((square / law - 1.0).abs() < 4.0 * (2.0 / many).sqrt(), "{square} against {law}");
     let negative = all.iter().filter(|w| **w < 0.0).count() as f64;
     assert!((negative - many / 2.0).abs() < 4.0 * many.sqrt() / 2.0, "{negative} of {many}");
-    // w is a multiple of 2 / q, so by chance some are equal but for the sign: about one pair in six, if w is like a
-    // normal number. One sample for all blocks would make all pairs equal.
-    let meet = |a: &[f64], b: &[f64]| {
+    // w is a multiple of 2 / q, so some are equal up to the sign by chance: about one pair in six, if w is nearly
+    // normal. With one sample for all blocks, all pairs would be equal.
+    let equal = |a: &[f64], b: &[f64]| {
         let pairs = a.iter().zip(b);
         pairs.filter(|(a, b)| (a.abs() - b.abs()).abs() < 0.01).count()
     };
     for run in &runs {
-        let met = meet(run, &run[1..]);
-        assert!(met < blocks / 2, "{met} of {blocks} blocks are like the one before");
+        let count = equal(run, &run[1..]);
+        assert!(count < blocks / 2, "{count} of {blocks} blocks are like the one before");
     }
     for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-        let met = meet(&runs[a], &runs[b]);
-        assert!(met < blocks / 2, "{met} of {blocks} blocks of {a} are like those of {b}");
+        let count = equal(&runs[a], &runs[b]);
+        assert!(count < blocks / 2, "{count} of {blocks} blocks of {a} are like those of {b}");
     }
 }
 
 #[test]
-fn rows_of_a_block_share_buckets_by_chance() {
+fn rows_of_a_block_share_buckets_with_probability_1_over_q() {
     let (q, blocks) = (64.0, 30);
     let runs: Vec<f64> = (0..12)
         .flat_map(|seed| pair_in_blocks(Method::FroshSparse, blocks, seed, seed % 2))
@@ -239,10 +240,10 @@ fn rows_of_a_block_share_buckets_by_chance() {
     assert!((shared - expected).abs() < 4.0 * expected.sqrt(), "{shared} of {}", runs.len());
 }
 
-/// Rows far from zero with a mean that moves from block to block: what is compressed must be about the mean, and on
-/// average over seeds it is the scatter of the rows. The sketch has room for all directions.
+/// Rows far from zero, with a mean that changes from block to block. The mean must be subtracted from compressed blocks,
+/// so that the average of B'B over seeds is the scatter. The sketch has room for all directions.
 #[test]
-fn the_mean_is_taken_off_through_the_compression() {
+fn the_mean_is_subtracted_from_compressed_blocks() {
     let (n, dim, m, seeds) = (3000, 6, 64, 40);
     let mut random = Random(9);
     let data: Vec<f32> = (0..n * dim)
@@ -256,7 +257,7 @@ fn the_mean_is_taken_off_through_the_compression() {
         let mut average = Mat::<f64>::zeros(dim, dim);
         for seed in 0..seeds {
             let config = Config::new(dim).sketch_rows(16).block_rows(m).method(method).seed(seed);
-            // The stream ends at different places of a block.
+            // The stream ends at different positions in a block.
             let cut = (n - seed as usize % 20) * dim;
             let sketch = learn(config, dim, &data[..cut]);
             assert!(difference(sketch.mean(), &mean) < 0.03, "{method:?}: {:?}", sketch.mean());
@@ -266,12 +267,12 @@ fn the_mean_is_taken_off_through_the_compression() {
         }
         let off = (average - &exact).norm_l2() / exact.norm_l2();
         eprintln!("{method:?}: off by {off:.4}");
-        // 47 blocks, 8 rows of each and 40 seeds leave about 2 / sqrt(47 * 8 * 40), and the ends of streams a hundredth.
+        // With 47 blocks of 8 rows and 40 seeds the error is about 2 / sqrt(47 * 8 * 40), plus 0.01 for the ends of streams.
         assert!(off < 0.05, "{method:?}: {off}");
     }
 }
 
-/// A stream that ends in a block: what waits counts as the rows it is, and the rest of the block is not there.
+/// A stream that ends inside a block: pending rows count, and padding does not.
 #[test]
 fn a_stream_may_end_anywhere_in_a_block() {
     let (dim, q, m) = (4, 8, 64);
@@ -290,17 +291,17 @@ fn a_stream_may_end_anywhere_in_a_block() {
                 let b = Mat::from_fn(b.len(), dim, |i, j| b[i][j]);
                 average += b.transpose() * &b * faer::Scale(1.0 / seeds as f64);
             }
-            // One seed errs by at most sqrt(2 / q) of the trace; 400 by a twentieth of that.
+            // The relative error is at most sqrt(2 / q) for one seed, and a twentieth of that for 400 seeds.
             let off = (average - &exact).norm_l2() / common::trace(&exact);
             assert!(off < 4.0 * (2.0 / (q as f64 * seeds as f64)).sqrt(), "{method:?} {n}: {off}");
         }
     }
 }
 
-/// The squared error of `copies` times the same block, over that of what is exact, on average over seeds.
+/// The relative squared error of the sketch of `copies` equal blocks, averaged over seeds.
 fn error_of_copies(method: Method, block: &[f32], dim: usize, copies: usize) -> f64 {
     let (q, m, seeds) = (8, block.len() / dim, 60);
-    // Zeros until blocks have their full size, and to end the last one.
+    // Zeros until blocks have their full size, and to complete the last block.
     let zeros = vec![0f32; 32 * m * dim];
     let mut data = zeros.clone();
     (0..copies).for_each(|_| data.extend_from_slice(block));
@@ -318,16 +319,15 @@ fn error_of_copies(method: Method, block: &[f32], dim: usize, copies: usize) -> 
     sum / seeds as f64
 }
 
-/// Blocks err independently of each other, so k times the same block errs, relative to what it is, by 1 / k of the
-/// variance of one: which is 1 / q, and for the SRHT (m - q) / (m - 1) of that. The sketch has room for all
-/// directions, so the shrinks lose nothing.
+/// Errors of blocks are independent, so the relative variance of k equal blocks is 1 / k of that of one block. That is
+/// 1 / q, times (m - q) / (m - 1) for the SRHT. The sketch has room for all directions, so shrinks lose nothing.
 #[test]
 fn the_errors_of_blocks_average_out() {
     let (m, dim) = (64, 6);
     let mut random = Random(8);
     let half: Vec<f32> =
         (0..m / 2 * dim).map(|e| (random.normal() / (1.0 + (e % dim) as f64)) as f32).collect();
-    // Every row and its opposite, at random places: the mean is zero.
+    // Every row and its negation, in random order: the mean is zero.
     let order = random.permutation(m);
     let block: Vec<f32> = order
         .iter()
@@ -341,21 +341,21 @@ fn the_errors_of_blocks_average_out() {
             let error = error_of_copies(method, &block, dim, copies);
             let law = one / copies as f64;
             eprintln!("{method:?}, {copies} copies: {error:.5}, law {law:.5}");
-            // A mean of 60 squares, few of which are independent: within a half. Equal errors would be k times this.
+            // The mean of 60 squares, of which few are independent, is within a factor of 1.6. If all blocks had the same
+            // error, it would be k times as large.
             assert!((0.6..1.6).contains(&(error / law)), "{method:?} {copies}: {error}, {law}");
         }
     }
 }
 
-/// Directions that the rows have are found however much smaller than the largest they are, down to single precision;
-/// what is only its rounding is not counted.
+/// Directions of small variance are found, down to single precision; directions of rounding error are not counted.
 #[test]
 fn small_directions_count_and_rounding_does_not() {
     let (n, dim) = (24, 8);
     let mut random = Random(6);
     for method in LEARNERS {
         let config = || Config::new(dim).sketch_rows(2 * n).block_rows(64).method(method);
-        // Deviations from 1 to 1e-5 along the axes.
+        // Standard deviations from 1 to 1e-5 along the axes.
         let deviation = |j: usize| 10f64.powf(-5.0 * j as f64 / (dim - 1) as f64);
         let data: Vec<f32> =
             (0..n * dim).map(|e| (random.normal() * deviation(e % dim)) as f32).collect();
@@ -365,7 +365,7 @@ fn small_directions_count_and_rounding_does_not() {
             let along = hasher.direction(j)[j];
             assert!(along > 0.5, "{method:?}: direction {j} has {along} along its axis");
         }
-        // Three directions, none along an axis: the others are rounding.
+        // Three directions, none along an axis: all others are rounding error.
         let basis = random.orthonormal(3, dim);
         let flat: Vec<f32> = (0..n)
             .flat_map(|_| {
@@ -379,7 +379,7 @@ fn small_directions_count_and_rounding_does_not() {
     }
 }
 
-/// A planted direction of a thousandth of the largest's deviation, seen through many shrinks and blocks.
+/// A planted direction with a thousandth of the largest standard deviation is found after many shrinks and blocks.
 #[test]
 fn a_small_direction_survives_a_long_stream() {
     let (n, dim) = (20_000, 32);

@@ -1,4 +1,4 @@
-//! How well estimated distances find exact neighbours, on data that was made to be hard for them.
+//! Recall of the estimated ranking on synthetic data with outliers.
 
 use frosh::{
     Config, ExactSearch, Method, Metric, RankedEvaluation, Ranking, Rows, Sketcher, Truth,
@@ -6,7 +6,7 @@ use frosh::{
 
 const DIM: usize = 64;
 
-/// Standard normal numbers, nearly: sums of twelve uniform ones.
+/// Approximately standard normal numbers: sums of twelve uniform numbers.
 struct Normal(u64);
 
 impl Normal {
@@ -22,8 +22,8 @@ impl Normal {
     }
 }
 
-/// Rows about forty centres, whose coordinates differ less and less. Each is followed by its opposite, so that the mean
-/// is zero, and a row of zeros has hardly any length.
+/// Rows in clusters around forty centres, with decreasing variances. Each row is followed by its negation, so the mean
+/// is zero, and a centred row of zeros has nearly no length.
 fn clustered(rows: usize, seed: u64) -> Vec<f32> {
     let mut normal = Normal(7);
     let centres: Vec<f32> = (0..40 * DIM).map(|_| normal.next()).collect();
@@ -49,29 +49,29 @@ fn recall(method: Method, bits: usize, rows: &[f32], base: &[f32], queries: &[f3
     let nearest: Vec<Vec<u64>> =
         search.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
     let codes = hasher.encode_with_factors(of(base)).unwrap();
-    let asked = hasher.queries(of(queries)).unwrap();
+    let queries = hasher.queries(of(queries)).unwrap();
     let truth = Truth::Nearest(10);
     let measured =
-        RankedEvaluation::new(&asked, &codes, Ranking::Estimated, truth, &nearest).unwrap();
+        RankedEvaluation::new(&queries, &codes, Ranking::Estimated, truth, &nearest).unwrap();
     measured.recall(10).unwrap()
 }
 
-/// A scale that were stretched to hold the strange row would leave the others too few steps.
+/// A quantiser range that included the outlier would have too wide steps for all other rows.
 #[test]
-fn a_strange_row_in_a_thousand_does_not_cost_recall() {
+fn an_outlier_in_a_thousand_rows_does_not_reduce_recall() {
     let (rows, queries) = (clustered(1000, 1), clustered(400, 2));
-    // The same base for all, so that only what was learned differs.
+    // The same base for all, so that only the learned model differs.
     let of = |method, bits, learned: &[f32]| recall(method, bits, learned, &rows, &queries);
     for (method, bits) in [(Method::Frosh, 16), (Method::Lsh, 512)] {
-        let mut strange = rows.clone();
-        strange[333 * DIM..334 * DIM].fill(0.0);
-        let (plain, got) = (of(method, bits, &rows), of(method, bits, &strange));
+        let mut outlier = rows.clone();
+        outlier[333 * DIM..334 * DIM].fill(0.0);
+        let (plain, got) = (of(method, bits, &rows), of(method, bits, &outlier));
         assert!(got > plain - 0.015, "{method}, a row of zeros: {got} against {plain}");
     }
-    // Huge rows also move the mean and the directions. Two that are opposite leave the mean where it is, and the
-    // directions of LSH do not depend on the rows.
-    let mut strange = rows.clone();
-    strange[332 * DIM..334 * DIM].iter_mut().for_each(|x| *x *= 1e4);
-    let (plain, got) = (of(Method::Lsh, 512, &rows), of(Method::Lsh, 512, &strange));
+    // Huge rows also change the mean and the directions. A row and its negation do not change the mean, and the directions
+    // of LSH do not depend on the rows.
+    let mut outlier = rows.clone();
+    outlier[332 * DIM..334 * DIM].iter_mut().for_each(|x| *x *= 1e4);
+    let (plain, got) = (of(Method::Lsh, 512, &rows), of(Method::Lsh, 512, &outlier));
     assert!(got > plain - 0.015, "two huge rows: {got} against {plain}");
 }

@@ -1,8 +1,8 @@
-//! What files hold, that they come back the same, and that damaged or hostile ones are refused.
+//! File contents, round trips, and the rejection of damaged or hostile files.
 //!
 //! The files in `fixtures` were written by version 1. `FROSH_WRITE_FIXTURES=1 cargo test --test files`
-//! writes them again; then `KNOWN_ID` and `KNOWN_CODES` must follow. Only for a new version of the
-//! format: what is there must stay readable.
+//! writes them again; then `KNOWN_ID` and `KNOWN_CODES` must be updated. Do this only for a new version of the
+//! format: the existing fixtures must stay readable.
 
 mod fixtures;
 
@@ -15,7 +15,7 @@ const KNOWN_ID: &str = "6ae4ae6c6c7bb33fb7d4b06ef83feb22";
 const KNOWN_CODES: [u8; 8] = [0, 7, 5, 0, 4, 6, 6, 7];
 
 #[test]
-fn what_is_read_writes_the_same_bytes() {
+fn a_loaded_file_writes_the_same_bytes() {
     for (name, bytes, open) in kinds() {
         assert!(open(&bytes).unwrap() == bytes, "{name}");
         assert!(Parts::of(&bytes).build() == bytes, "{name}");
@@ -23,7 +23,7 @@ fn what_is_read_writes_the_same_bytes() {
 }
 
 #[test]
-fn a_loaded_sketcher_goes_on_bit_for_bit() {
+fn a_loaded_sketcher_resumes_bit_for_bit() {
     for method in METHODS {
         let mut first = sketcher(method);
         let mut second = Sketcher::from_bytes(&first.to_bytes()).unwrap();
@@ -40,7 +40,7 @@ fn in_folder(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn saving_leaves_one_whole_file_and_replaces_what_was_there() {
+fn saving_replaces_the_file_and_leaves_no_temporary_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a file.frosh");
     let saved = || std::fs::read(&path).unwrap();
@@ -63,7 +63,7 @@ fn saving_leaves_one_whole_file_and_replaces_what_was_there() {
 }
 
 #[test]
-fn a_place_that_is_not_there_is_named() {
+fn errors_name_a_missing_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nowhere").join("codes.frosh");
     for error in [codes().save(&path).unwrap_err(), Codes::load(&path).unwrap_err()] {
@@ -71,13 +71,13 @@ fn a_place_that_is_not_there_is_named() {
         assert!(matches!(error, Error::Io { path: p, .. } if p == path));
     }
     let error = codes().save(folder.path()).unwrap_err();
-    // A folder is there, but no file can take its place.
+    // A folder cannot be replaced by a file.
     assert!(matches!(error, Error::File { path: Some(path), .. } if path == folder.path()));
     assert!(in_folder(folder.path()).is_empty());
 }
 
 #[test]
-fn a_damaged_file_is_named() {
+fn errors_name_a_damaged_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"no frosh at all").unwrap();
     let error = Hasher::load(file.path()).unwrap_err();
@@ -176,7 +176,7 @@ fn garbage_is_refused() {
     assert_nothing_huge_was_allocated();
 }
 
-/// The message of the refusal of a changed example.
+/// The error message for a changed example file.
 #[track_caller]
 fn refusal(name: &str, change: impl FnOnce(Parts) -> Parts) -> String {
     let (_, bytes, open) = kind(name);
@@ -197,7 +197,7 @@ fn a_later_version_asks_for_a_newer_frosh() {
 }
 
 #[test]
-fn another_kind_of_file_is_told_apart() {
+fn another_kind_of_file_is_recognised() {
     let all = kinds();
     for (name, bytes, _) in &all {
         let name = name.split('-').next().unwrap();
@@ -323,7 +323,7 @@ fn codes_of_no_rows_and_any_number_of_bits_are_refused_or_usable() {
 const EVIL: [&str; 9] =
     ["0", "1", "2", "7", "16", "lsh", "1099511627776", "18446744073709551615", "nan"];
 
-/// Changes one part at random; what the numbers mean depends on the part.
+/// Changes one part at random; the meaning of the numbers depends on the part.
 fn mutate(parts: &mut Parts, (what, which, at, value): (u8, usize, usize, u64)) {
     if what == 0 {
         let name = parts.facts.keys().nth(which % parts.facts.len()).unwrap().clone();
@@ -377,18 +377,18 @@ proptest! {
 }
 
 #[test]
-fn codes_with_factors_are_kept_whole() {
+fn codes_with_factors_round_trip() {
     let rows = data(8, DIM);
     let codes = hasher().encode_with_factors(Rows::new(&rows, DIM).unwrap()).unwrap();
     assert!(codes.has_factors() && codes.stored_bytes_per_row() == codes.bytes_per_row() + 1);
     let back = Codes::from_bytes(&codes.to_bytes()).unwrap();
     assert!(back == codes && back.to_bytes() == codes.to_bytes());
-    // Models of before there were factors are read, and say that they have none.
+    // Models of releases before there were factors can be read, and have none.
     let old = Hasher::load(format!("{}/tests/fixtures/hasher.frosh", env!("CARGO_MANIFEST_DIR")));
     assert!(!old.unwrap().has_factors() && hasher().has_factors());
 }
 
-/// Models of the time when each factor had a byte of its own still make such codes and rank them as then.
+/// Models of earlier releases, with one byte for each of the two factors, still encode and rank in the same way.
 #[test]
 fn models_with_two_bytes_of_factors_are_read() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");

@@ -1,4 +1,4 @@
-//! A sketcher's memory, counted by the allocator of this test binary.
+//! Memory of a sketcher, counted by the allocator of this test binary.
 
 use faer::Mat;
 use frosh::{Config, Element, Method, Pool, Rows, Sketcher};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 const DIM: usize = 960;
 const L: usize = 256;
 const BATCH: usize = 1000;
-/// What the sketcher may hold beside its reservoir.
+/// Limit on the memory of a sketcher without its reservoir.
 const BOUND: usize = 3 * L * DIM * 4;
-/// 4,096 rows of halves with a scale, a key and a slot each, and what containers round up.
+/// 4,096 rows in half precision with a scale, a key and a slot each, and the spare capacity of containers.
 const RESERVOIR: usize = 4096 * (2 * DIM + 12) + (64 << 10);
 
-/// The system's allocator, with a count. A reallocation counts as the two blocks that it may hold.
+/// The system allocator with counters. A reallocation counts as two blocks, since both may exist at the same time.
 struct Counting;
 
 #[global_allocator]
@@ -22,10 +22,10 @@ static COUNTING: Counting = Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static LARGE: Mutex<Large> = Mutex::new(Large { live: [(0, 0); 64], at_peak: [(0, 0); 64] });
-/// Counts are of the whole process, so one test runs at a time.
+/// Counters are for the process, so only one test runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Address and size of blocks of 16 KB and more, for the report of a failure.
+/// Address and size of blocks of at least 16 KB, for the message of a failure.
 struct Large {
     live: [(usize, usize); 64],
     at_peak: [(usize, usize); 64],
@@ -39,12 +39,12 @@ impl Large {
     }
 }
 
-// SAFETY: every block comes from the system's allocator and goes back to it, as it was asked for.
+// SAFETY: every call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), SeqCst) + layout.size();
         let higher = PEAK.fetch_max(live, SeqCst) < live;
-        // SAFETY: the caller's promises about `layout` are those that the system's allocator wants.
+        // SAFETY: the caller guarantees a valid `layout`, as the system allocator requires.
         let block = unsafe { System.alloc(layout) };
         if layout.size() >= 16 << 10 {
             let mut large = LARGE.lock().unwrap();
@@ -61,12 +61,12 @@ unsafe impl GlobalAlloc for Counting {
         if layout.size() >= 16 << 10 {
             LARGE.lock().unwrap().replace(block.addr(), (0, 0));
         }
-        // SAFETY: `block` came from `alloc` above, that is from the system, with this layout.
+        // SAFETY: `block` came from `alloc` above, so from the system allocator, with this layout.
         unsafe { System.dealloc(block, layout) }
     }
 }
 
-/// The large blocks that were live at the peak, and how many of each size.
+/// The large blocks at the peak, with the number of blocks of each size.
 fn blocks_at_peak() -> String {
     let mut sizes: Vec<usize> = LARGE.lock().unwrap().at_peak.iter().map(|(_, s)| *s).collect();
     sizes.sort_unstable_by(|a, b| b.cmp(a));
@@ -74,7 +74,7 @@ fn blocks_at_peak() -> String {
     groups.map(|g| format!("{} x {} B", g.len(), g[0])).collect::<Vec<_>>().join(", ")
 }
 
-/// Bytes above those before the sketcher was made.
+/// Bytes allocated since before the sketcher was created.
 #[derive(Debug)]
 struct Held {
     live: usize,
@@ -82,8 +82,8 @@ struct Held {
     reported: usize,
 }
 
-/// faer's matrix product sets aside address space for packing, twice the last-level cache, when a thread
-/// first multiplies, and keeps it while the thread lives. That is the thread's, not the sketcher's.
+/// faer allocates a packing buffer for matrix products, of twice the last-level cache, once for each thread, and keeps it
+/// until the thread ends. It does not belong to the sketcher.
 fn make_packing_area() {
     let before = LIVE.load(SeqCst);
     let a = Mat::<f32>::zeros(L, L);
@@ -93,7 +93,7 @@ fn make_packing_area() {
     eprintln!("packing area of this thread, not counted: {area} B more than before");
 }
 
-/// Pushes batches from one buffer and looks when the sketcher has seen as many rows as told.
+/// Pushes batches from one buffer, and measures memory when the sketcher has the given row counts.
 fn watch<T: Element>(config: Config, looks: &[usize], value: fn(u32) -> T) -> Vec<Held> {
     let mut batch: Vec<T> = (0..BATCH * DIM).map(|_| value(0)).collect();
     let mut held = Vec::with_capacity(looks.len());
@@ -104,7 +104,7 @@ fn watch<T: Element>(config: Config, looks: &[usize], value: fn(u32) -> T) -> Ve
     let mut sketcher = Pool::ONE.install(|| Sketcher::new(config)).unwrap();
     for number in 1..=looks[looks.len() - 1] / BATCH {
         for (i, x) in (0u32..).zip(&mut batch) {
-            // Any stream without much structure will do.
+            // Pseudo-random values.
             let hash = (i ^ (number as u32) << 20).wrapping_mul(0x9e37_79b1);
             *x = value((hash ^ hash >> 15).wrapping_mul(0x85eb_ca77));
         }

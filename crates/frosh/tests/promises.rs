@@ -1,5 +1,5 @@
-//! The promises of docs/design.md, each with a test of its number. Promise 3 (memory) needs an allocator
-//! of its own and stands in memory.rs.
+//! Tests of the numbered promises in docs/design.md. Promise 3 (memory) needs its own allocator, and is tested in
+//! memory.rs.
 
 use frosh::{
     Codes, Config, Error, Hasher, Method, Metric, Pool, Rotation, Rows, ShrinkIndex, Sketch,
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const METHODS: [Method; 4] = [Method::Frosh, Method::FroshSparse, Method::Osh, Method::Lsh];
 
-/// Rows with a mean and a falling spectrum.
+/// Rows with a nonzero mean and a decreasing spectrum.
 fn rows(n: usize, dim: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -25,7 +25,7 @@ fn config(dim: usize, method: Method) -> Config {
     Config::new(dim).sketch_rows(12).block_rows(32).method(method).seed(5).reservoir_rows(50)
 }
 
-/// The default block size instead: blocks that grow with the row number.
+/// The same with the default block size: blocks grow with the row number.
 fn growing(dim: usize, method: Method) -> Config {
     Config::new(dim).sketch_rows(12).method(method).seed(5).reservoir_rows(50)
 }
@@ -74,7 +74,7 @@ fn promise_1_holds_for_many_sketchers_on_the_same_threads() {
     let data = rows(n, dim, 5);
     let config = Config::new(dim).sketch_rows(24).block_rows(256);
     let want = Pool::ONE.install(|| learn(&config, &data, &[n])).to_bytes();
-    // All of them are on the one pool of all cores.
+    // All of them use the shared pool.
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
@@ -145,7 +145,7 @@ fn promise_2_asking_changes_nothing() {
             if i % 50 == 0 {
                 sketch.hasher(4).unwrap();
             }
-            // What is asked in the middle is what ending here would have given.
+            // A sketch in the middle equals that of a stream that ends here.
             if i % 37 == 0 {
                 assert_eq!(sketch.to_bytes(), asked.clone().finish().to_bytes());
             }
@@ -233,7 +233,7 @@ fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn promise_5_a_saved_sketcher_goes_on_bit_for_bit() {
+fn promise_5_a_saved_sketcher_resumes_bit_for_bit() {
     let dim = 7;
     let data = rows(300, dim, 8);
     let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m).sketch_rows(8)]);
@@ -265,7 +265,7 @@ fn promise_6_numbers_come_with_their_guarantee() {
         assert_eq!(certificate.compressed, method != Method::Osh);
         assert!(certificate.removed > 0.0);
         let kept: f64 = sketch.spectrum().iter().sum();
-        // c removed <= mass in - mass kept, whatever stood before frequent directions.
+        // c Delta <= inserted mass - kept mass, with or without compression.
         assert!(7.0 * certificate.removed <= (certificate.mass - kept) * (1.0 + 1e-5));
         if method == Method::Osh {
             assert!((certificate.mass / total - 1.0).abs() < 1e-5);
@@ -292,7 +292,7 @@ fn promise_6_a_certificate_says_whether_any_part_was_compressed() {
         let loaded = Sketch::from_bytes(&merged.to_bytes()).unwrap();
         assert!(loaded.certificate().compressed, "the file says it too");
     }
-    // So few rows are not compressed.
+    // Streams this short are not compressed.
     let few = learned(growing(dim, Method::Frosh), 60);
     assert!(!few.certificate().compressed);
     assert!(!Sketch::from_bytes(&few.to_bytes()).unwrap().certificate().compressed);

@@ -1,4 +1,4 @@
-//! What is refused, with which facts, and that a refusal leaves a stream as if it had ended there.
+//! Rejected input: which values an error reports, and that a stream continues as if it had ended before the bad row.
 
 use frosh::{Config, Element, Error, Method, Metric, Pool, Rotation, Rows, Sketch, Sketcher};
 use half::{bf16, f16};
@@ -19,7 +19,7 @@ macro_rules! number {
 }
 number!(f32, |x| x as f32; f64, |x| x; f16, f16::from_f64; bf16, bf16::from_f64);
 
-/// Integers of at most 100: exact in every element type.
+/// Integers up to 100, which are exact in every element type.
 fn data<T: Number>(rows: usize, dim: usize) -> Vec<T> {
     let mixed = |i: usize| {
         let x = (i as u64 + 7).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -38,7 +38,7 @@ fn learned(config: Config, values: &[f32], dim: usize) -> Sketch {
     sketcher.finish()
 }
 
-/// The bytes of a stream after each number of rows.
+/// The saved state of a stream after each row.
 fn states<T: Element>(config: &Config, values: &[T], dim: usize) -> Vec<Vec<u8>> {
     let mut sketcher = Sketcher::new(config.clone()).unwrap();
     let mut states = vec![sketcher.to_bytes()];
@@ -64,7 +64,7 @@ fn is_refusal<T: Number>(error: &Error, row: usize, column: usize, bad: T) {
     assert!(error.to_string().starts_with(&format!("row {row}, column {column}: ")));
 }
 
-/// Puts a bad row before row `at`, in a batch that starts at row `cut`.
+/// Inserts a bad row before row `at`, in a batch that starts at row `cut`.
 #[track_caller]
 fn check<T: Number>(config: &Config, good: &[T], cut: usize, at: usize, states: &[Vec<u8>]) {
     let dim = good.len() / (states.len() - 1);
@@ -72,7 +72,7 @@ fn check<T: Number>(config: &Config, good: &[T], cut: usize, at: usize, states: 
     let bad = T::of(BAD[at % BAD.len()]);
     let mut row = good[..dim].to_vec();
     row[column] = bad;
-    // A second bad row behind must not be the one that is named.
+    // The error must not report this second bad row.
     let batch = [&good[cut * dim..at * dim], &row, &good[at * dim..], &row].concat();
     let mut sketcher = Sketcher::new(config.clone()).unwrap();
     sketcher.push(rows(&good[..cut * dim], dim)).unwrap();
@@ -84,7 +84,7 @@ fn check<T: Number>(config: &Config, good: &[T], cut: usize, at: usize, states: 
     assert!(sketcher.to_bytes() == states[good.len() / dim], "going on: {here}");
 }
 
-/// Every position of a bad row in four blocks and a bit.
+/// Checks every position of a bad row in slightly more than four blocks.
 fn check_everywhere<T: Number>(method: Method, metric: Metric) {
     for (l, m, dim) in [(4, 8, 5), (6, 16, 33), (16, 32, 5)] {
         let n = 4 * m + 3;
@@ -143,7 +143,7 @@ fn a_bad_row_deep_inside_a_large_batch_is_found() {
         for method in METHODS {
             let config = Config::new(dim).method(method).sketch_rows(l).block_rows(m).seed(1);
             let states = Pool::ONE.install(|| states(&config, &good, dim));
-            // On two threads, blocks are taken side by side.
+            // On two threads, blocks are compressed in parallel.
             for threads in [1, 2] {
                 let check = |cut, at| check(&config, &good, cut, at, &states);
                 Pool::new(threads).unwrap().install(|| {
@@ -259,7 +259,7 @@ fn a_rotation_without_what_it_needs_is_refused() {
         assert!(error.to_string().contains("reservoir"));
     }
     assert_eq!(sketch.hasher(4).unwrap().rotation(), Rotation::Random);
-    // The default is the best there is for the sample: with eight rows a bit, refined.
+    // The default is refined if the sample has at least eight rows for each bit.
     for (rows, default) in [(31, Rotation::Random), (32, Rotation::Refined)] {
         let sketch = learned(Config::new(8).reservoir_rows(rows), &values, 8);
         assert_eq!(sketch.hasher(4).unwrap().rotation(), default);
@@ -343,7 +343,7 @@ fn codes_of_two_hashers_are_not_compared() {
     assert_eq!(a, before);
 }
 
-/// Learns from the values and says the rank, after checking that codes have the right shape.
+/// The rank that is learned from the values. Also checks the shape of codes.
 #[track_caller]
 fn rank(method: Method, values: &[f32], dim: usize, bits: usize) -> usize {
     let sketch = learned(Config::new(dim).method(method).sketch_rows(2 * bits), values, dim);
@@ -360,7 +360,7 @@ fn rank(method: Method, values: &[f32], dim: usize, bits: usize) -> usize {
 }
 
 #[test]
-fn a_few_rows_teach_one_direction_fewer_than_there_are() {
+fn n_rows_have_rank_n_minus_1() {
     for method in LEARNING {
         for n in 1..=9 {
             assert_eq!(rank(method, &data(n, 24), 24, 12), n - 1, "{method:?}, {n} rows");
@@ -369,8 +369,8 @@ fn a_few_rows_teach_one_direction_fewer_than_there_are() {
 }
 
 #[test]
-fn a_short_block_still_teaches_directions() {
-    // More rows than half the sketch, which a block of zeros fills up: compression may merge some.
+fn a_short_padded_block_has_directions() {
+    // More rows than half the sketch, so the block is padded with zeros; compression may reduce the rank.
     for n in [13, 15, 17] {
         assert_eq!(rank(Method::Osh, &data(n, 24), 24, 12), 12);
         for method in [Method::Frosh, Method::FroshSparse] {
@@ -380,7 +380,7 @@ fn a_short_block_still_teaches_directions() {
 }
 
 #[test]
-fn equal_rows_teach_no_direction() {
+fn equal_rows_have_rank_0() {
     for method in LEARNING {
         for n in [2, 7, 50, 3000] {
             let values = [3.0f32, -7.0, 0.5, 1e6, 0.1, 11.0, 0.0, 1e-3].repeat(n);
@@ -390,7 +390,7 @@ fn equal_rows_teach_no_direction() {
 }
 
 #[test]
-fn a_row_of_tiny_values_spoils_no_cosine_sketch() {
+fn a_row_of_tiny_values_gives_a_valid_cosine_sketch() {
     for tiny in [1e-37f32, 1e-39, 1e-44] {
         let values = [&data::<f32>(20, 5)[..], &[0.0, tiny, -tiny, 0.0, tiny]].concat();
         let sketch = learned(Config::new(5).metric(Metric::Cosine), &values, 5);
@@ -400,7 +400,7 @@ fn a_row_of_tiny_values_spoils_no_cosine_sketch() {
 }
 
 #[test]
-fn data_of_low_rank_teaches_its_rank() {
+fn data_of_low_rank_has_its_rank() {
     let (dim, n) = (16, 3000);
     let (basis, weights) = (data::<f32>(2, dim), data::<f32>(n, 2));
     let row = |w: &[f32]| (0..dim).map(|c| w[0] * basis[c] + w[1] * basis[dim + c]).collect();

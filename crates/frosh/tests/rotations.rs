@@ -1,7 +1,7 @@
-//! Rotations against their definitions: ITQ by plain rounds in double precision, what depends on the seed, and what the
-//! refined directions hold.
+//! Compares rotations with their definitions: rounds of ITQ in double precision, the dependence on the seed, and the
+//! variance along refined directions.
 
-// The accuracy tests use what is not used here.
+// Other test files use the rest of `common`.
 #[allow(dead_code)]
 mod common;
 #[path = "common/sample.rs"]
@@ -47,7 +47,7 @@ fn polar(m: &Mat<f64>) -> Mat<f64> {
     m * scaled * v.transpose()
 }
 
-/// One round of ITQ by its definition: B = sign(V R), then the rotation nearest to V'B.
+/// One round of ITQ by definition: B = sign(V R), then the rotation nearest to V'B.
 fn itq_round(v: &Mat<f64>, rotation: &Mat<f64>) -> Mat<f64> {
     let turned = v * rotation;
     let signs = Mat::from_fn(turned.nrows(), turned.ncols(), |i, j| {
@@ -56,12 +56,12 @@ fn itq_round(v: &Mat<f64>, rotation: &Mat<f64>) -> Mat<f64> {
     polar(&(v.transpose() * signs))
 }
 
-/// |B - V R|^2 less what does not depend on R, and negative: twice the sum of all |V R|. ITQ makes it large.
+/// The sum of all |V R|. ITQ maximises it: |B - V R|^2 is a constant minus twice this sum.
 fn itq_value(v: &Mat<f64>, rotation: &Mat<f64>) -> f64 {
     (v * rotation).col_iter().flat_map(|c| c.iter()).map(|x| x.abs()).sum()
 }
 
-/// Rows about 60 centres in 24 dimensions, on which ITQ has much to gain.
+/// Rows in clusters around 60 centres in 24 dimensions, where ITQ gains much.
 fn clusters(n: usize, seed: u64) -> Vec<f32> {
     let dim = 24;
     let mut random = Random(seed);
@@ -77,13 +77,13 @@ fn directions(hasher: &Hasher) -> Mat<f64> {
     Mat::from_fn(hasher.dim(), hasher.bits(), |i, k| f64::from(hasher.direction(k)[i]))
 }
 
-/// The sampled rows, less the mean.
+/// The sampled rows minus the mean.
 fn centred_sample(sketch: &Sketch) -> Mat<f64> {
     let rows = sample(sketch).rows;
     Mat::from_fn(rows.len(), sketch.dim(), |i, j| rows[i][j] - sketch.mean()[j])
 }
 
-/// ITQ of the library against fifty rounds of the definition, from the same random rotation.
+/// ITQ of the library, compared with fifty rounds by definition from the same random rotation.
 #[test]
 fn itq_reaches_what_fifty_rounds_of_the_definition_reach() {
     let (dim, bits) = (24, 12);
@@ -107,15 +107,15 @@ fn itq_reaches_what_fifty_rounds_of_the_definition_reach() {
             gained(values[1]),
             gained(values[25])
         );
-        // The test can tell: early rounds have gained clearly less.
+        // The test can fail: after few rounds the objective is clearly lower.
         assert!(gained(values[1]) < 0.7 && gained(values[5]) < 0.97);
-        // Signs in single precision may take another way towards the end.
+        // Signs in single precision may lead to another local optimum.
         let got = gained(reached);
         assert!((0.95..1.2).contains(&got), "seed {seed}: {got} of what fifty rounds gain");
     }
 }
 
-/// Whatever the directions: where ITQ has ended, more rounds find little; where it has only begun, they find much.
+/// After ITQ has converged, more rounds gain little; after few rounds they gain much.
 #[test]
 fn further_rounds_of_itq_find_little() {
     let (dim, bits, seeds) = (24, 12, 6);
@@ -149,8 +149,8 @@ fn further_rounds_of_itq_find_little() {
     }
 }
 
-/// A slowly falling spectrum, of which the shrinks take much: the refined hasher holds more of the variance than the
-/// sketch's own directions do, which all other rotations keep. It is the default.
+/// A flat spectrum, of which the shrinks remove much. Refined directions capture more variance than those of the sketch,
+/// which all other rotations keep. Refined is the default.
 #[test]
 fn refined_hashers_hold_more_of_a_flat_spectrum() {
     let (n, dim, bits) = (6000, 96, 16);
@@ -181,8 +181,8 @@ fn refined_hashers_hold_more_of_a_flat_spectrum() {
     }
 }
 
-/// The directions of OSH with room for all of them do not depend on the seed, so differences are the rotation's. Two
-/// independent uniform rotations of r bits differ by |R - S|^2 = 2 r - 2 tr R'S, and the trace has variance 1.
+/// With room for all directions, those of OSH do not depend on the seed, so only the rotations differ. For two independent
+/// uniform rotations of r bits, |R - S|^2 = 2 r - 2 tr R'S, and the trace has variance 1.
 #[test]
 fn rotations_and_random_directions_follow_the_seed() {
     let (dim, bits) = (24, 12);
@@ -204,7 +204,7 @@ fn rotations_and_random_directions_follow_the_seed() {
     let [a, b] = [1, 2].map(|seed| of(Method::Lsh, Rotation::None, seed, &data));
     let far = (a - b).squared_norm_l2() / (2 * dim * bits) as f64;
     assert!((far - 1.0).abs() < 4.0 * (2.0 / (dim * bits) as f64).sqrt(), "{far}");
-    // Three rows have two directions; the other ten are drawn.
+    // Three rows have two directions; the other ten are random.
     let few = &data[..3 * dim];
     let [a, b] = [1, 2].map(|seed| of(Method::Osh, Rotation::None, seed, few));
     let far = |k: usize| (a.col(k) - b.col(k)).squared_norm_l2();

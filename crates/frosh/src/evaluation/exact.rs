@@ -1,45 +1,28 @@
-//! Exact neighbours of a few queries among many rows that stream past: the truth that codes are
-//! measured against.
+//! Exact neighbours of queries in a stream of rows: the ground truth for evaluations.
 //!
-//! **Equation.** Section 12.1 of docs/algorithms.md: the k rows x with the smallest |x - q|^2, ties by row
-//! number, every distance summed from differences in double precision (for cosine, of rows times
-//! 1 / length).
+//! **Equation** (section 12.1 of `docs/algorithms.md`). The k rows x with the smallest |x - q|^2, ties by row
+//! number. Every distance is summed from differences in double precision; for cosine, rows are first multiplied by
+//! 1 / length.
 //!
-//! **Where we differ.** The definition needs one pass of subtractions for every pair. Here a matrix
-//! product in single precision first rules out the pairs that cannot be among the nearest. With r the
+//! **Where we differ.** By definition, every pair needs d subtractions in double precision. Here a matrix product in
+//! single precision first prunes the pairs that cannot be among the k nearest. With r the
 //! mean of the queries, x' and q' the rounded x - r and q - r, p the computed x'.q', X = |x'|, Q = |q'|,
 //! u = 2^-24 and g = (d + 4) u / (1 - (d + 4) u):
 //!
 //! ```text
-//! |x'.q' - p|          <= g X Q                      any order of summation, fused or not
+//! |x'.q' - p|          <= g X Q                      any order of summation, with or without FMA
 //! ||x-q|^2 - |x'-q'|^2| <= 2.1 u (X + Q)^2            each value was rounded once
 //! |x-q|^2  >=  X^2 + Q^2 - 2p - 2 g X Q - 8 u (X + Q)^2 - 2^-100
 //! ```
 //!
-//! The last line has room for the roundings of its own evaluation and for underflow. A pair whose right
-//! side is above the k-th smallest distance so far is dropped; for all others the distance is computed
-//! by the definition. So no rounding of the product can reach the answer, which is that of the plain
-//! double loop. Distances are summed in eight interleaved parts.
+//! The last line includes the rounding of its own evaluation, and underflow. A pair is pruned if the right-hand
+//! side is above the current k-th smallest distance. For all other pairs the distance is computed by definition.
+//! So rounding of the product cannot change the result, which is that of a double loop over all pairs. Distances are
+//! summed in eight interleaved parts.
 //!
-//! **Cost.** The product, 2 d operations a pair, and the definition for about k (1 + 1.1 ln(n / k)) of n
-//! rows that come in no special order. Rows that come nearer and nearer are all computed by the
-//! definition: slow, but right. Memory: 12 d + 20 k bytes a query, and blocks of 2 MB.
-//!
-//! Where k is a share of a stream whose length is not known, ask for enough: a shorter list is the
-//! beginning of a longer one.
-//!
-//! ```
-//! use frosh::{ExactSearch, Metric, Rows};
-//! let queries = [0.0f32, 0.0, 5.0, 5.0];
-//! let mut search = ExactSearch::new(Rows::new(&queries, 2)?, 2, Metric::L2)?;
-//! search.push(Rows::new(&[5.0f32, 4.0, 1.0, 0.0], 2)?)?;
-//! search.push(Rows::new(&[0u8, 1, 9, 9], 2)?)?;
-//! let found = search.finish();
-//! assert_eq!((found[0][0].id, found[0][0].distance), (1, 1.0));
-//! assert_eq!((found[0][1].id, found[0][1].distance), (2, 1.0));
-//! assert_eq!((found[1][0].id, found[1][1].id), (0, 3));
-//! # Ok::<(), frosh::Error>(())
-//! ```
+//! **Cost.** The product takes 2 d operations a pair. If rows come in random order, the definition is evaluated for about
+//! k (1 + 1.1 ln(n / k)) of n rows. In the worst case, where each row is nearer than all before, it is evaluated for
+//! all rows. Memory: 12 d + 20 k bytes a query, and blocks of 2 MB.
 
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -48,27 +31,46 @@ use crate::search::options::Hit;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 
-/// Queries that share a product: as many as a word has bits.
+/// Number of queries in a group, which share a matrix product: the bits of the word that marks their candidates.
 const GROUP: usize = 64;
-/// Values of a block of rows: it stays in cache while all queries meet it.
+/// Number of values in a block of rows, so that it stays in cache while all queries are compared with it.
 const BLOCK_VALUES: usize = 1 << 19;
-/// Rows of a block, at least and at most.
+/// Smallest and largest number of rows in a block.
 const BLOCK_ROWS: (usize, usize) = (64, 2048);
-/// Half a unit in the last place of 1 in single precision.
+/// Unit roundoff of single precision.
 const UNIT: f64 = 1.0 / (1u64 << 24) as f64;
-/// Rounding other than the product's, in units of (X + Q)^2.
+/// Bound on rounding errors other than the product's, relative to (X + Q)^2.
 const ROUNDING: f64 = 8.0 * UNIT;
-/// More than underflow can take from a product of rows, 2^-100.
+/// Bound on the error of a product by underflow, 2^-100.
 const UNDERFLOW: f64 = 1.0 / (1u128 << 100) as f64;
 
-/// Finds the exact nearest neighbours of some queries in a stream of rows.
+/// Finds the exact nearest rows of queries in a stream of rows.
+///
+/// Time: 2 d operations for each pair of query and row. Memory: 12 d + 20 k bytes a query; it does not grow with the
+/// stream.
+///
+/// The first j rows of a result with a larger k are the result for k = j. So if k shall be a share of a stream of unknown
+/// length, use a k that is large enough and truncate the lists.
+///
+/// ```
+/// use frosh::{ExactSearch, Metric, Rows};
+/// let queries = [0.0f32, 0.0, 5.0, 5.0];
+/// let mut search = ExactSearch::new(Rows::new(&queries, 2)?, 2, Metric::L2)?;
+/// search.push(Rows::new(&[5.0f32, 4.0, 1.0, 0.0], 2)?)?;
+/// search.push(Rows::new(&[0u8, 1, 9, 9], 2)?)?;
+/// let hits = search.finish();
+/// assert_eq!((hits[0][0].id, hits[0][0].distance), (1, 1.0));
+/// assert_eq!((hits[0][1].id, hits[0][1].distance), (2, 1.0));
+/// assert_eq!((hits[1][0].id, hits[1][1].id), (0, 3));
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ExactSearch {
     k: usize,
     dim: usize,
     metric: Metric,
     pool: Pool,
-    /// What is subtracted from every row before the product.
+    /// The vector that is subtracted from every row before the product.
     reference: Vec<f32>,
     groups: Vec<Group>,
     block: Block,
@@ -76,7 +78,11 @@ pub struct ExactSearch {
 }
 
 impl ExactSearch {
-    /// Makes ready to look for the `k` rows nearest to each of `queries`.
+    /// A search for the `k` nearest rows of each query. It keeps the [current pool](Pool::current).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFinite`] or [`Error::TooLarge`] for the first query with a bad value.
     pub fn new<T: Element>(queries: Rows<'_, T>, k: usize, metric: Metric) -> Result<Self> {
         let pool = Pool::current();
         rows::check(&queries)?;
@@ -88,7 +94,7 @@ impl ExactSearch {
             mean.iter_mut().zip(to).for_each(|(m, x)| *m += *x / n as f64);
         }
         let reference: Vec<f32> = mean.iter().map(|m| *m as f32).collect();
-        // As many groups for each thread, of nearly one size.
+        // The same number of groups for each thread, of nearly equal size.
         let groups = n.div_ceil(GROUP).next_multiple_of(pool.threads()).max(1);
         let size = n.div_ceil(groups).max(1);
         let mut made = Vec::new();
@@ -103,7 +109,12 @@ impl ExactSearch {
         Ok(Self { k, dim, metric, pool, reference, groups, block, rows: 0 })
     }
 
-    /// Takes the next rows; their ids count on from the last batch.
+    /// Compares the next rows of the stream with the queries. Ids are row numbers in the stream, from 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] if the rows have another dimension. [`Error::NotFinite`] or [`Error::TooLarge`] if a row has a
+    /// bad value; then the rows before it count.
     pub fn push<T: Element>(&mut self, base: Rows<'_, T>) -> Result<()> {
         if base.dim() != self.dim {
             return Err(Error::Dimension { expected: self.dim, got: base.dim() });
@@ -123,7 +134,7 @@ impl ExactSearch {
         Ok(())
     }
 
-    /// Loads a block: how many rows it has before the first that must be refused, and why that is.
+    /// Loads a block. Returns the number of rows before the first bad one, and the error for that row.
     fn load<T: Element>(&mut self, rows: &Rows<'_, T>) -> (usize, Option<Error>) {
         let (dim, metric, reference) = (self.dim, self.metric, &self.reference);
         let Block { values, lengths, squares } = &mut self.block;
@@ -153,13 +164,13 @@ impl ExactSearch {
         }
     }
 
-    /// Rows seen so far.
+    /// Number of rows so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// For each query the nearest rows, nearest first, equal ones by id; fewer than k where there were
-    /// fewer rows.
+    /// The nearest rows of each query in the order of (distance, id); fewer than k if the stream had fewer
+    /// rows. Distances are squared Euclidean distances; for cosine, of the rows scaled to length 1, which is 2 - 2 cos.
     pub fn finish(mut self) -> Vec<Vec<Hit>> {
         let best = self.groups.iter_mut().flat_map(|g| &mut g.best).collect();
         self.pool.each(best, |best: &mut Best| {
@@ -170,32 +181,32 @@ impl ExactSearch {
     }
 }
 
-/// Base rows made ready for the product.
+/// A block of base rows, prepared for the product.
 #[derive(Debug, Default)]
 struct Block {
     /// The centred rows x'.
     values: Vec<f32>,
-    /// X of each.
+    /// X of each row.
     lengths: Vec<f32>,
-    /// The part of the lower bound that belongs to the row alone, rounded down.
+    /// The part of the lower bound that depends on the row only, rounded down.
     squares: Vec<f32>,
 }
 
-/// The nearest rows so far of one query.
+/// The nearest rows of one query so far.
 #[derive(Debug)]
 struct Best {
-    /// All candidates; at least the k nearest.
+    /// Candidates, which include the k nearest rows.
     found: Vec<Hit>,
-    /// Nothing at this distance or beyond can be among the nearest.
+    /// Rows at this distance or farther cannot be among the k nearest.
     limit: f64,
 }
 
 impl Best {
     fn offer(&mut self, distance: f64, id: u64, k: usize) {
-        // A row at the limit comes after k others, all of smaller id.
+        // A row at the limit is after k candidates, which are at most as far and have smaller ids.
         if distance < self.limit {
             self.found.push(Hit { distance, id });
-            // Seldom enough to be cheap, often enough that the limit stays sharp.
+            // A larger margin would prune less often but keep the limit too high for longer.
             if self.found.len() >= k.saturating_add(k / 4 + 32) {
                 self.prune(k);
             }
@@ -211,22 +222,22 @@ impl Best {
     }
 }
 
-/// Some queries that meet each block together.
+/// A group of at most [`GROUP`] queries, which are compared with each block together.
 #[derive(Debug)]
 struct Group {
     k: usize,
     dim: usize,
-    /// The queries by the definition.
+    /// The queries in double precision.
     exact: Vec<f64>,
-    /// The queries for the product, q'.
+    /// The centred queries q' for the product.
     centred: Vec<f32>,
-    /// Q of each.
+    /// Q of each query.
     lengths: Vec<f64>,
     best: Vec<Best>,
     product: Vec<f32>,
-    /// For each row of the block, a bit for each query that it may be near to.
+    /// For each row of the block: a bit for each query whose pair is not pruned.
     near: Vec<u64>,
-    /// One row by the definition.
+    /// One row in double precision.
     row: Vec<f64>,
 }
 
@@ -240,7 +251,7 @@ impl Group {
         Self { k, dim, exact, centred, lengths, best, product, near, row }
     }
 
-    /// Takes a block of rows, the first of which has number `id`.
+    /// Compares a block of rows with the queries; `id` is the number of its first row.
     fn meet<T: Element>(&mut self, rows: &Rows<'_, T>, id: u64, metric: Metric, block: &Block) {
         let dim = self.dim;
         self.rule_out(rows.len(), block);
@@ -256,7 +267,7 @@ impl Group {
         }
     }
 
-    /// Marks the pairs of the first `n` rows of the block that the product cannot rule out.
+    /// Marks the pairs of the first `n` rows of the block that cannot be pruned.
     fn rule_out(&mut self, n: usize, block: &Block) {
         let (dim, queries) = (self.dim, self.best.len());
         self.product.resize(n * queries, 0.0);
@@ -279,7 +290,7 @@ impl Group {
             let limit = (limit as f32).next_up();
             let rows = product.iter().zip(&block.lengths).zip(&block.squares);
             for (near, ((p, length), square)) in self.near.iter_mut().zip(rows) {
-                // What is no number is not ruled out.
+                // NaN compares false, so such a pair is not pruned.
                 let far = square - slope * length - 2.0 * p > limit;
                 *near |= u64::from(!far) << q;
             }
@@ -287,7 +298,7 @@ impl Group {
     }
 }
 
-/// |x - q|^2 by the definition.
+/// |x - q|^2, by definition.
 pub(crate) fn square_distance(x: &[f64], q: &[f64]) -> f64 {
     let (x, x_rest) = x.as_chunks::<8>();
     let (q, q_rest) = q.as_chunks::<8>();

@@ -1,9 +1,9 @@
-//! Measures of a ranking by distance, from two histograms.
+//! Measures of a ranking by distance, computed from two histograms.
 //!
-//! Codes have few possible distances, so a ranking is mostly ties. All measures follow from how many
-//! items, and how many relevant items, lie at each distance: a [`Tally`].
+//! Codes have few possible distances, so a ranking is mostly ties. All measures follow from the number of
+//! items and of relevant items at each distance: a [`Tally`].
 //!
-//! **Equation.** Section 12.2 of docs/algorithms.md. Let a group of equal distance hold t items, k of them
+//! **Equation** (section 12.2 of `docs/algorithms.md`). Let a group of equal distance hold t items, k of them
 //! relevant, after N nearer items with h hits, and let R items be relevant in all.
 //!
 //! ```text
@@ -13,56 +13,66 @@
 //!     hits in the first N+i h + k i / t
 //! ```
 //!
-//! (a) is the expected average precision when ties are put in random order; (a), (b) and (c) are all
-//! called MAP by somebody and are not comparable.
+//! (a) is the expected average precision with ties in random order. The literature calls (a), (b) and (c) MAP; they are
+//! not comparable.
 //!
-//! **Where we differ.** The usual programs put ties in the order of the database, which favours one
-//! query and harms another. The inner sum of (a) is taken in closed form. (b) goes on to the largest
-//! radius, where the toolboxes stop one short of it; the first precision counts from recall 0, as there.
-//! For (c), which the paper only names, cuts inside a group are taken with their expected hits.
+//! **Where we differ.** The usual programs put ties in database order, which depends on chance. The inner sum of (a) is
+//! computed in closed form. (b) includes the largest radius, which the usual toolboxes omit; as there, the first
+//! precision applies from recall 0. The paper does not define (c) inside a group of ties; here a cut inside a group has
+//! its expected number of hits.
 //!
-//! **Cost.** One addition an item; each measure then is linear in the number of distances.
-//!
-//! ```
-//! use frosh::Tally;
-//! let mut tally = Tally::new(2);
-//! for (distance, relevant) in [(0, true), (1, false), (1, true), (2, false)] {
-//!     tally.add(distance, relevant);
-//! }
-//! assert!((tally.average_precision().unwrap() - 0.916667).abs() < 1e-6);
-//! assert_eq!(tally.hits_within(2), 1.5);
-//! ```
+//! **Cost.** One addition an item; then each measure is linear in the number of distances.
 
-/// How many items, and how many relevant items, lie at each distance from a query; or from many, since
-/// tallies can be added.
+/// The number of items and of relevant items at each distance, for one query or summed over many.
+///
+/// ```
+/// use frosh::Tally;
+/// let mut tally = Tally::new(2);
+/// for (distance, relevant) in [(0, true), (1, false), (1, true), (2, false)] {
+///     tally.add(distance, relevant);
+/// }
+/// assert!((tally.average_precision().unwrap() - 0.916667).abs() < 1e-6);
+/// assert_eq!(tally.hits_within(2), 1.5); // one of the two ties is relevant
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     items: Vec<u64>,
     relevant: Vec<u64>,
 }
 
-/// A point of a precision-recall curve: what is found within a radius.
+/// A point of a precision-recall curve: precision and recall of all items within a radius.
+///
+/// ```
+/// use frosh::{CurvePoint, Tally};
+/// let mut tally = Tally::new(2);
+/// for (distance, relevant) in [(0, true), (1, false), (1, true), (2, false)] {
+///     tally.add(distance, relevant);
+/// }
+/// let curve: Vec<CurvePoint> = tally.curve();
+/// assert_eq!(curve[0], CurvePoint { radius: 0, precision: 1.0, recall: 0.5 });
+/// assert_eq!(curve[2], CurvePoint { radius: 2, precision: 0.5, recall: 1.0 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The largest distance that counts as found.
+    /// The largest distance that is included.
     pub radius: usize,
-    /// Share of the found items that are relevant.
+    /// Share of the items within the radius that are relevant.
     pub precision: f64,
-    /// Share of the relevant items that are found.
+    /// Share of the relevant items that are within the radius.
     pub recall: f64,
 }
 
-/// Items at one distance, and what lies nearer.
+/// The items at one distance, and the counts of nearer items.
 #[derive(Clone, Copy)]
 struct Group {
     distance: usize,
-    /// Items before the group, N.
+    /// N, the items before the group.
     before: u64,
-    /// Relevant ones among them, h.
+    /// h, the relevant items among them.
     hits: u64,
-    /// Items in the group, t; at least one.
+    /// t, the items in the group; at least one.
     items: u64,
-    /// Relevant ones among them, k.
+    /// k, the relevant items among them.
     relevant: u64,
 }
 
@@ -75,17 +85,17 @@ impl Group {
 }
 
 impl Tally {
-    /// Nothing yet, at distances 0 to `largest`.
+    /// An empty tally for distances 0 to `largest`. 16 bytes for each distance.
     ///
     /// # Panics
     ///
-    /// If memory cannot hold so many counts.
+    /// If the memory for the counts cannot be allocated.
     pub fn new(largest: usize) -> Self {
         let distances = largest.checked_add(1).expect("fewer distances than there are numbers");
         Self { items: vec![0; distances], relevant: vec![0; distances] }
     }
 
-    /// The two histograms by distance; no distance may have more relevant items than items.
+    /// A tally from the two histograms. No distance may have more relevant items than items.
     pub(super) fn from_counts(items: Vec<u64>, relevant: Vec<u64>) -> Self {
         debug_assert!(items.iter().zip(&relevant).all(|(i, r)| r <= i));
         Self { items, relevant }
@@ -95,13 +105,13 @@ impl Tally {
     ///
     /// # Panics
     ///
-    /// If `distance` is above the largest.
+    /// If `distance` is above the largest distance.
     pub fn add(&mut self, distance: usize, relevant: bool) {
         self.items[distance] += 1;
         self.relevant[distance] += u64::from(relevant);
     }
 
-    /// Adds all that another tally counted.
+    /// Adds the counts of another tally, which may have another largest distance.
     pub fn merge(&mut self, other: &Self) {
         let length = self.items.len().max(other.items.len());
         self.items.resize(length, 0);
@@ -110,17 +120,17 @@ impl Tally {
         self.relevant.iter_mut().zip(&other.relevant).for_each(|(a, b)| *a += b);
     }
 
-    /// Items by distance.
+    /// Number of items at each distance.
     pub fn items(&self) -> &[u64] {
         &self.items
     }
 
-    /// Relevant items by distance.
+    /// Number of relevant items at each distance.
     pub fn relevant(&self) -> &[u64] {
         &self.relevant
     }
 
-    /// Relevant items in all.
+    /// Number of relevant items at all distances.
     pub fn total_relevant(&self) -> u64 {
         self.relevant.iter().sum()
     }
@@ -137,7 +147,7 @@ impl Tally {
         })
     }
 
-    /// Average precision (a), expected over all orders of ties; nothing if no item is relevant.
+    /// Average precision (a), with ties in random order; `None` if no item is relevant.
     pub fn average_precision(&self) -> Option<f64> {
         let sum: f64 =
             self.groups().filter(|g| g.relevant > 0).map(|g| expected_precisions(&g)).sum();
@@ -145,7 +155,7 @@ impl Tally {
         (total > 0).then(|| sum / total as f64)
     }
 
-    /// Area under the precision-recall curve (b); of a sum of tallies, the pooled area. Nothing if no
+    /// Area under the precision-recall curve (b). For a sum of tallies it is the pooled area. `None` if no
     /// item is relevant.
     pub fn area(&self) -> Option<f64> {
         let mut last: Option<CurvePoint> = None;
@@ -159,7 +169,7 @@ impl Tally {
         last.map(|_| area)
     }
 
-    /// Mean of the interpolated precisions at recall 0, 0.01, ..., 1 (c); nothing if no item is relevant.
+    /// Mean of the interpolated precisions at recall 0, 0.01, ..., 1 (c); `None` if no item is relevant.
     pub fn interpolated(&self) -> Option<f64> {
         const STEPS: u128 = 100;
         let total = u128::from(self.total_relevant());
@@ -167,14 +177,14 @@ impl Tally {
             return None;
         }
         let groups: Vec<Group> = self.groups().collect();
-        // Precision rises or falls all through a group, so its best is at one of the two ends.
+        // Precision is monotonic within a group, so its maximum is at one of the two ends.
         let mut best: Vec<f64> = groups.iter().map(|g| g.precision(g.items)).collect();
         for g in (1..best.len()).rev() {
             best[g - 1] = best[g - 1].max(best[g]);
         }
         let (mut g, mut sum) = (0, 0.0);
         for step in 0..=STEPS {
-            // In whole numbers: recall reaches step / 100 in group g, after i of its items.
+            // In integers: recall reaches step / 100 in group g, after i of its items.
             let needed = step * total;
             while u128::from(groups[g].hits + groups[g].relevant) * STEPS < needed {
                 g += 1;
@@ -190,7 +200,7 @@ impl Tally {
         Some(sum / (STEPS + 1) as f64)
     }
 
-    /// The precision-recall curve: one point for each distance that occurs. Empty if no item is relevant.
+    /// The precision-recall curve, with one point for each distance that occurs. Empty if no item is relevant.
     pub fn curve(&self) -> Vec<CurvePoint> {
         let total = self.total_relevant();
         let point = |g: Group| CurvePoint {
@@ -201,8 +211,8 @@ impl Tally {
         if total > 0 { self.groups().map(point).collect() } else { Vec::new() }
     }
 
-    /// Expected number of relevant items among the first `rank`, ties in random order. With the k true
-    /// nearest as the relevant items this is "k@rank".
+    /// Expected number of relevant items among the first `rank` items, with ties in random order. If the relevant items
+    /// are the k exact nearest, this divided by k is the recall at `rank`.
     pub fn hits_within(&self, rank: u64) -> f64 {
         let Some(group) = self.groups().take_while(|g| g.before < rank).last() else {
             return 0.0;
@@ -211,18 +221,17 @@ impl Tally {
         group.hits as f64 + group.relevant as f64 * (inside as f64 / group.items as f64)
     }
 
-    /// Expected share of the relevant items that are among the first `rank`; nothing if no item is
-    /// relevant.
+    /// Expected share of the relevant items among the first `rank` items; `None` if no item is relevant.
     pub fn recall_at(&self, rank: u64) -> Option<f64> {
         let total = self.total_relevant();
         (total > 0).then(|| self.hits_within(rank) / total as f64)
     }
 }
 
-/// Sum over the relevant items of a group of the precision expected at their ranks.
+/// The sum over the relevant items of a group of the expected precision at their ranks.
 ///
-/// With b = (k-1)/(t-1), each term (h + 1 + b (i-1)) / (N+i) is b + (h + 1 - b (N+1)) / (N+i), so that
-/// only a harmonic sum is left.
+/// With b = (k-1)/(t-1), each term (h + 1 + b (i-1)) / (N+i) is b + (h + 1 - b (N+1)) / (N+i), so
+/// only a harmonic sum remains.
 fn expected_precisions(g: &Group) -> f64 {
     let (before, hits) = (g.before as f64, g.hits as f64);
     let (items, relevant) = (g.items as f64, g.relevant as f64);
@@ -231,8 +240,8 @@ fn expected_precisions(g: &Group) -> f64 {
     relevant / items * (slope * items + rest * harmonic(g.before, g.items))
 }
 
-/// 1/(n+1) + ... + 1/(n+t): the first terms one by one, the others by the series of the harmonic numbers
-/// in powers of n + 1/2, whose next term is below 1e-17.
+/// 1/(n+1) + ... + 1/(n+t). Terms up to n = 64 are added directly, the others by the asymptotic series of the harmonic
+/// numbers in powers of n + 1/2; the first omitted term is below 1e-17.
 fn harmonic(mut n: u64, mut t: u64) -> f64 {
     let mut sum = 0.0;
     while n < 64 && t > 0 {
@@ -262,7 +271,7 @@ mod tests {
         tally
     }
 
-    /// All orders of `n` things.
+    /// All permutations of `n` items.
     fn permutations(n: usize) -> Vec<Vec<usize>> {
         if n == 0 {
             return vec![vec![]];
@@ -278,7 +287,7 @@ mod tests {
         all
     }
 
-    /// Mean over all orders of the items that are sorted by distance.
+    /// Mean over all orders of the items in which distances are sorted.
     fn expected(items: &[(usize, bool)], measure: impl Fn(&[bool]) -> f64) -> f64 {
         let (mut sum, mut orders) = (0.0, 0.0);
         for order in permutations(items.len()) {
@@ -302,7 +311,7 @@ mod tests {
         sum / hits
     }
 
-    /// Expected hits of every cut, by the formula of docs/algorithms.md.
+    /// Expected hits after each item, by the formula of section 12.2 of docs/algorithms.md.
     fn hits(tally: &Tally) -> Vec<f64> {
         let mut hits = vec![];
         let mut so_far = 0.0;
@@ -347,7 +356,7 @@ mod tests {
         for measure in [perfect.average_precision(), perfect.interpolated()] {
             close(measure, 1.0);
         }
-        // Everything at one distance says nothing: every measure is near the share of relevant items.
+        // If all items have one distance, every measure is near the share of relevant items.
         let all: Vec<_> = (0..10_000).map(|i| (0, i % 10 == 0)).collect();
         close(tally(&all).area(), 0.1);
         close(tally(&all).interpolated(), 0.1);

@@ -1,21 +1,62 @@
-//! How good codes are: the ranking by code distance against the true neighbours.
+//! Measures of quality: compares the ranking of codes with exact neighbours or class labels.
 //!
-//! **Equation.** Section 12 of docs/algorithms.md. A query's relevant rows are its floor(0.02 n) nearest in the
-//! original space ([`Truth::TopShare`]), its k nearest ([`Truth::Nearest`]) or those of its class
-//! ([`Truth::Labels`]). Three numbers are called MAP and are not comparable; all three are given:
-//! [`map`](Evaluation::map) (a), [`pooled_area`](Evaluation::pooled_area) (b) and
-//! [`interpolated`](Evaluation::interpolated) (c), see `measures.rs` for their formulas. Recall at k is the
-//! share of the k true nearest among the first k by code.
+//! | type | purpose |
+//! |---|---|
+//! | [`ExactSearch`] | finds the exact nearest rows of queries in a stream of rows |
+//! | [`Truth`] | which rows are relevant for a query |
+//! | [`Evaluation`] | measures of the ranking by Hamming distance |
+//! | [`RankedEvaluation`] | measures of the rankings for float queries |
+//! | [`Tally`] | counts by distance, from which the measures follow |
+//! | [`CurvePoint`] | a point of a precision-recall curve |
 //!
-//! **Where we differ.** Ties in the ranking count by their expectation over random order, not by the order
-//! of the database. Only recall after re-ranking takes ties by id, because that is what
-//! [`Codes::nearest`] hands to a re-ranker.
+//! | file | contents |
+//! |---|---|
+//! | `mod.rs` | [`Truth`], [`Evaluation`] |
+//! | `measures.rs` | [`Tally`], the formulas of all measures |
+//! | `ranked.rs` | [`RankedEvaluation`] |
+//! | `exact.rs` | [`ExactSearch`] |
+//! | `scan.rs` | all Hamming distances of a group of queries |
 //!
-//! **Cost.** One Hamming distance and one count for each pair of query and base row. Memory: two
-//! histograms a query, and 8 bytes for each true neighbour. The same numbers for any number of threads.
+//! # Definitions
+//!
+//! The relevant rows of a query are its floor(0.02 n) nearest in the original space ([`Truth::TopShare`], the
+//! paper's choice), its k nearest ([`Truth::Nearest`]), or the rows of its class ([`Truth::Labels`]).
+//!
+//! Codes have few distances, so a ranking is mostly ties. Let a group of equal distance hold t rows, k of them
+//! relevant, after N nearer rows with h relevant ones. Let R rows be relevant in all. Three measures are called
+//! MAP in the literature, and they are not comparable with each other:
+//!
+//! ```text
+//! (a) average precision   1/R  sum over groups of  k/t  sum_{i=1..t} (h + 1 + (i-1) b) / (N + i)
+//!                         with b = (k-1) / (t-1)
+//! (b) pooled area         trapezoids under (recall, precision) at radius 0, 1, 2, ...
+//!                         with counts summed over queries
+//! (c) interpolated        mean over i = 0..100 of the best precision at recall i/100 or more
+//! ```
+//!
+//! They are [`map`](Evaluation::map), [`pooled_area`](Evaluation::pooled_area) and
+//! [`interpolated`](Evaluation::interpolated). frosh reports (a) as MAP. Recall at k is the share of the k exact nearest
+//! rows among the first k of the ranking.
+//!
+//! # Differences from the paper
+//!
+//! - Ties count by their expectation over random order, not in database order.
+//! - Recall after re-ranking takes ties by id, because [`Codes::nearest`] returns candidates in that order.
+//! - The paper describes (c). All three are computed.
+//!
+//! Section 12 of `docs/algorithms.md` in the repository has the details.
+//!
+//! # Cost
+//!
+//! [`Evaluation`]: one Hamming distance and one count for each pair of query and base row; two histograms a query,
+//! and 8 bytes for each neighbour. [`RankedEvaluation`]: one score for each pair and a sort for each query;
+//! 4 bytes for each neighbour. [`ExactSearch`]: 2 d operations a pair; 12 d + 20 k bytes a query. The number of
+//! threads does not change results.
+//!
+//! # Example
 //!
 //! ```
-//! use frosh::{Config, Evaluation, ExactSearch, Metric, Pool, Rows, Sketcher, Truth};
+//! use frosh::{Config, Evaluation, ExactSearch, Metric, Rows, Sketcher, Truth};
 //! # let mut state = 1u64;
 //! # let data: Vec<f32> = (0..16 * 1000).map(|i| {
 //! #     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -57,22 +98,29 @@ use crate::search::codes::Codes;
 use std::fmt;
 
 /// Which base rows are relevant for a query.
+///
+/// ```
+/// use frosh::Truth;
+/// assert_eq!(Truth::TopShare(0.02).count(60_000), 1200); // the paper's choice
+/// assert_eq!(Truth::Nearest(10).count(60_000), 10);
+/// assert_eq!(Truth::TopShare(0.02).to_string(), "nearest 2 %");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Truth {
-    /// This share of the base, rounded down: the nearest in the original space. Usually 0.02.
+    /// The nearest rows in the original space, this share of the base, rounded down. The paper uses 0.02.
     TopShare(f64),
-    /// This many of the base: the nearest in the original space.
+    /// This many nearest rows in the original space.
     Nearest(usize),
-    /// Those with the query's label.
+    /// The rows with the query's label.
     Labels,
 }
 
 impl Truth {
-    /// How many of `n` base rows are relevant for each query; 0 for labels, which do not say.
+    /// Number of relevant rows of each query, for a base of `n` rows; 0 for labels, where it depends on the query.
     pub fn count(&self, n: usize) -> usize {
         match *self {
-            // The nearest double to a share like 0.29 may lie below it: 0.29 * 100 must be 29.
+            // The nearest double of a share such as 0.29 may be smaller, but 0.29 * 100 must give 29.
             Truth::TopShare(share) => {
                 ((share.max(0.0) * n as f64 * (1.0 + 1e-12)).floor() as usize).min(n)
             }
@@ -85,7 +133,7 @@ impl Truth {
 impl fmt::Display for Truth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Rounded, so that 0.07 does not read 7.000000000000001 %.
+            // Rounded, so that 0.07 is not printed as 7.000000000000001 %.
             Truth::TopShare(share) => write!(f, "nearest {} %", (share * 1e8).round() / 1e6),
             Truth::Nearest(k) => write!(f, "nearest {k}"),
             Truth::Labels => f.write_str("same label"),
@@ -93,7 +141,22 @@ impl fmt::Display for Truth {
     }
 }
 
-/// Measures of the codes of some queries against those of a base.
+/// Measures of the ranking by Hamming distance, for the codes of queries and of a base.
+///
+/// ```
+/// use frosh::{Codes, Evaluation, HasherId, Truth};
+/// // Codes of one byte, as a hasher makes them.
+/// let codes = |bytes: &[u8]| Codes::from_packed(HasherId::foreign(1), 8, bytes.to_vec());
+/// let (queries, base) = (codes(&[0b0000])?, codes(&[0b0001, 0b0111, 0b0000, 0b1111])?);
+/// // The exact neighbours of the query, nearest first: rows 2 and 1.
+/// let nearest = [vec![2, 1]];
+/// let evaluation = Evaluation::by_neighbours(&queries, &base, Truth::Nearest(2), &nearest)?;
+/// assert_eq!(evaluation.recall(1), Some(1.0)); // row 2 comes first by code, too
+/// assert_eq!(evaluation.recall(2), Some(0.5)); // then row 0, not row 1
+/// assert_eq!(evaluation.recall_after_reranking(2, 3), Some(1.0));
+/// assert!((evaluation.map() - (1.0 + 2.0 / 3.0) / 2.0).abs() < 1e-12);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     truth: Truth,
@@ -103,29 +166,34 @@ pub struct Evaluation {
     pooled: Tally,
 }
 
-/// What is known of one query.
+/// The counts of one query.
 #[derive(Clone, Debug)]
 struct Query {
     tally: Tally,
-    /// Place of each true neighbour in the ranking by (code distance, id), nearest neighbour first;
+    /// Rank of each exact neighbour in the ranking by (code distance, id), nearest neighbour first;
     /// empty for labels.
     ranks: Vec<u64>,
 }
 
-/// A query with a list of neighbours, during the scan.
+/// The state of a query with a list of neighbours during the scan.
 struct Listed {
     items: Vec<u64>,
-    /// The list by id: (id, place in the list).
+    /// (id, position in the list), sorted by id.
     list: Vec<(u64, usize)>,
-    /// How many of them have passed.
+    /// Number of entries of `list` whose rows were visited.
     passed: usize,
-    /// For each place in the list: distance, and how many rows of smaller id have the same.
+    /// For each position in the list: the distance, and the number of rows with smaller id at the same distance.
     places: Vec<(u32, u64)>,
 }
 
 impl Evaluation {
-    /// Scores codes against the true neighbours of each query, nearest first. The lists may be longer than
-    /// `truth` asks for: the further ones serve [`Evaluation::recall`] at larger k.
+    /// Evaluates codes with the exact neighbours of each query, given nearest first (see [`ExactSearch`]). Lists may
+    /// be longer than `truth` needs; then [`Evaluation::recall`] works for larger k.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherHasher`] if the codes are of different hashers. [`Error::Setting`] if there is not one list for each
+    /// query, if `truth` gives no relevant rows, or if a list is too short, has a row twice or a row outside the base.
     pub fn by_neighbours(
         queries: &Codes,
         base: &Codes,
@@ -157,7 +225,21 @@ impl Evaluation {
         Self::assemble(truth, bits, n, scanned)
     }
 
-    /// Scores codes against class labels: relevant are the base rows with the query's label.
+    /// Evaluates codes with class labels: the base rows with the query's label are relevant.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherHasher`] if the codes are of different hashers. [`Error::Setting`] if there is not one label for each
+    /// code, or if no query has a relevant row.
+    ///
+    /// ```
+    /// use frosh::{Codes, Evaluation, HasherId};
+    /// # let codes = |bytes: &[u8]| Codes::from_packed(HasherId::foreign(1), 8, bytes.to_vec());
+    /// let (queries, base) = (codes(&[0b0000, 0b1111])?, codes(&[0b0001, 0b0111, 0b1111])?);
+    /// let evaluation = Evaluation::by_labels(&queries, &base, &[7, 8], &[7, 8, 8])?;
+    /// assert_eq!(evaluation.map(), 1.0);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn by_labels(
         queries: &Codes,
         base: &Codes,
@@ -187,7 +269,7 @@ impl Evaluation {
         Ok(Self { truth, bits, base, queries, pooled })
     }
 
-    /// What was relevant.
+    /// Which rows counted as relevant.
     pub fn truth(&self) -> Truth {
         self.truth
     }
@@ -197,38 +279,38 @@ impl Evaluation {
         self.bits
     }
 
-    /// How many base rows.
+    /// Number of base rows.
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// How many queries.
+    /// Number of queries.
     pub fn queries(&self) -> usize {
         self.queries.len()
     }
 
-    /// How many queries have a relevant row: the means are over these.
+    /// Number of queries with a relevant row. Means are over these.
     pub fn scored(&self) -> usize {
         self.queries.iter().filter(|q| q.tally.total_relevant() > 0).count()
     }
 
-    /// Mean over queries of the average precision over the full ranking (a): the primary measure.
+    /// Mean average precision (MAP): the mean over queries of measure (a), over the full ranking.
     pub fn map(&self) -> f64 {
         self.mean(Tally::average_precision)
     }
 
-    /// Area under the precision-recall curve of all query-row pairs together (b).
+    /// Area under the pooled precision-recall curve of all queries: measure (b).
     pub fn pooled_area(&self) -> f64 {
         self.pooled.area().unwrap_or(0.0)
     }
 
-    /// Mean over queries of the interpolated precision at recall 0, 0.01, ..., 1 (c).
+    /// Mean over queries of the interpolated precision at recall 0, 0.01, ..., 1: measure (c).
     pub fn interpolated(&self) -> f64 {
         self.mean(Tally::interpolated)
     }
 
-    /// Expected share of relevant rows among the first `k` by code (all, if the base has fewer), ties in
-    /// random order, mean over the queries that have a relevant row. Nothing for k = 0.
+    /// Precision at k: the expected share of relevant rows among the first `k` of the ranking, with ties in random
+    /// order; mean over the queries with a relevant row. k is limited to the base. `None` for k = 0.
     pub fn precision(&self, k: usize) -> Option<f64> {
         let k = k.min(self.base);
         let share =
@@ -236,12 +318,12 @@ impl Evaluation {
         (k > 0).then(|| self.mean(share))
     }
 
-    /// The precision-recall curve of all query-row pairs together, one point a radius.
+    /// The pooled precision-recall curve of all queries, with one point for each Hamming radius that occurs.
     pub fn curve(&self) -> Vec<CurvePoint> {
         self.pooled.curve()
     }
 
-    /// Counts by distance of all queries together.
+    /// Counts by distance, summed over all queries.
     pub fn pooled(&self) -> &Tally {
         &self.pooled
     }
@@ -255,17 +337,16 @@ impl Evaluation {
         &self.queries[query].tally
     }
 
-    /// Share of the `k` true nearest that are among the first `k` by code, mean over queries. Nothing
-    /// where the k nearest are not known: for labels, for k = 0, or if a list of neighbours is shorter.
+    /// Recall at k: the expected share of the `k` exact nearest rows among the first `k` of the ranking, with ties in
+    /// random order; mean over queries. `None` for labels, for k = 0, and if a list of neighbours has fewer than k rows.
     pub fn recall(&self, k: usize) -> Option<f64> {
         let k = self.known(k)?;
         let shares = self.queries.iter().map(|q| q.first(k).hits_within(k as u64) / k as f64);
         Some(shares.sum::<f64>() / self.queries.len() as f64)
     }
 
-    /// Share of the `k` true nearest that are found when the first `candidates` by code (ties by id, as
-    /// [`Codes::nearest`] gives them) are put in order by their true distances, mean over queries.
-    /// Nothing where the k nearest are not known.
+    /// Recall at k after the first `candidates` of the ranking were re-ranked by their exact distances; mean over
+    /// queries. Ties are by id, as in the results of [`Codes::nearest`]. `None` where [`recall`](Evaluation::recall) is.
     pub fn recall_after_reranking(&self, k: usize, candidates: usize) -> Option<f64> {
         let k = self.known(k)?;
         let reached = |q: &Query| q.ranks[..k].iter().filter(|r| **r < candidates as u64).count();
@@ -273,20 +354,20 @@ impl Evaluation {
         Some(hits as f64 / (k as f64 * self.queries.len() as f64))
     }
 
-    /// `k`, or the size of the base if that is smaller, if every query's nearest are known so far.
+    /// `k`, at most the size of the base; `None` if it is 0 or a query has fewer than k neighbours.
     fn known(&self, k: usize) -> Option<usize> {
         let k = k.min(self.base);
         (k > 0 && self.queries.iter().all(|q| q.ranks.len() >= k)).then_some(k)
     }
 
-    /// Mean over the queries that have a measure, summed in their order.
+    /// Mean over the queries for which `measure` is defined, summed in the order of queries.
     fn mean(&self, measure: impl Fn(&Tally) -> Option<f64>) -> f64 {
         let sum: f64 = self.queries.iter().filter_map(|q| measure(&q.tally)).sum();
         sum / self.scored() as f64
     }
 }
 
-/// Refuses labels that are not one for each query, and one for each row of the base.
+/// Rejects labels if there is not one for each query and one for each base row.
 fn check_labels(of_queries: &[u32], queries: usize, of_base: &[u32], base: usize) -> Result<()> {
     for (name, got, codes) in
         [("query labels", of_queries.len(), queries), ("base labels", of_base.len(), base)]
@@ -298,7 +379,7 @@ fn check_labels(of_queries: &[u32], queries: usize, of_base: &[u32], base: usize
     Ok(())
 }
 
-/// The error where no query has anything to find.
+/// The error if no query has a relevant row.
 fn nothing_relevant(queries: usize) -> Error {
     Error::setting("queries", queries, "none of them has a relevant row in the base")
 }
@@ -307,7 +388,7 @@ impl Query {
     /// The tally with the first `k` neighbours as the relevant rows.
     fn first(&self, k: usize) -> Tally {
         let items = self.tally.items();
-        // Rows within each radius; a rank below the count lies within.
+        // Number of rows within each radius. A rank below this number is within the radius.
         let within: Vec<u64> = items
             .iter()
             .scan(0, |sum, items| {
@@ -340,7 +421,7 @@ impl Listed {
         Ok(Self { items: vec![0; bits + 1], list, passed: 0, places })
     }
 
-    /// Counts the rows from number `first` on.
+    /// Counts a block of rows that starts at row `first`.
     fn visit(&mut self, first: u64, distances: &[u32]) {
         let end = first + distances.len() as u64;
         let mut at = 0;
@@ -354,7 +435,7 @@ impl Listed {
         distances[at..].iter().for_each(|d| self.items[*d as usize] += 1);
     }
 
-    /// The first `count` neighbours are relevant.
+    /// Ends the scan; the first `count` neighbours are relevant.
     fn end(self, count: usize) -> Query {
         let mut nearer = vec![0; self.items.len()];
         for d in 1..nearer.len() {

@@ -1,10 +1,10 @@
-//! Scores of rankings by floats: the same measures as for codes, from the places of the true neighbours.
+//! Measures of rankings with float scores, from the ranks of the exact neighbours.
 //!
-//! **Definitions** (a) and (c) of the parent module and recall. Scores are floats, so ties hardly occur; they
-//! go by id. The pooled curve (b) has no meaning here: radii of different queries cannot be compared.
+//! **Definitions.** Measures (a) and (c) of the parent module, and recall. Float scores rarely tie; ties are by id.
+//! The pooled curve (b) is not defined here, because scores of different queries are not comparable.
 //!
-//! **Cost.** For each query a scan of all codes and a sort of their scores; 4 bytes are kept for each query
-//! and true neighbour, or row of its label.
+//! **Cost.** For each query a scan of all codes and a sort of their scores; 4 bytes for each query
+//! and neighbour, or each row of its class.
 
 use super::Truth;
 use crate::error::{Error, Result};
@@ -12,21 +12,55 @@ use crate::pool::Pool;
 use crate::search::codes::Codes;
 use crate::search::ranking::{Queries, Ranking};
 
-/// Measures of a ranking of a base for some queries.
+/// Measures of a [`Ranking`] of a base for float queries.
+///
+/// ```
+/// use frosh::{Config, ExactSearch, Metric, RankedEvaluation, Ranking, Rows, Sketcher, Truth};
+/// # let mut state = 1u64;
+/// # let data: Vec<f32> = (0..16 * 1000).map(|i| {
+/// #     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+/// #     (state >> 40) as f32 / (1 + i % 16) as f32
+/// # }).collect();
+/// # let rows = Rows::new(&data, 16)?;
+/// let (queries, base) = (rows.slice(0..20), rows.slice(20..1000));
+/// let mut search = ExactSearch::new(queries, 10, Metric::L2)?;
+/// search.push(base)?;
+/// let nearest: Vec<Vec<u64>> =
+///     search.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
+///
+/// # let mut sketcher = Sketcher::new(Config::new(16))?;
+/// # sketcher.push(base)?;
+/// let hasher = sketcher.finish().hasher(16)?;
+/// let codes = hasher.encode_with_factors(base)?;
+/// let queries = hasher.queries(queries)?;
+/// let (ranking, truth) = (Ranking::Estimated, Truth::Nearest(10));
+/// let evaluation = RankedEvaluation::new(&queries, &codes, ranking, truth, &nearest)?;
+/// // How many candidates must be re-ranked for a recall@10 of 0.95?
+/// let candidates = evaluation.candidates_for(10, 0.95).unwrap();
+/// assert!(evaluation.recall_after_reranking(10, candidates).unwrap() >= 0.95);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RankedEvaluation {
     truth: Truth,
     base: usize,
-    /// For each query: places in the ranking, from 0, of its true neighbours, nearest neighbour first; or
-    /// of the rows with its label, in no order.
+    /// For each query: ranks, from 0, of its exact neighbours, nearest neighbour first; or of the rows with
+    /// its label, in no particular order.
     places: Vec<Vec<u32>>,
-    /// How many of them are relevant; all, for labels.
+    /// Number of relevant rows in each list; `usize::MAX` for labels, where all are.
     relevant: usize,
 }
 
 impl RankedEvaluation {
-    /// Ranks the base for every query and finds the places of its true neighbours, which are given nearest
-    /// first and may be more than `truth` asks for. Without queries there is nothing to measure, which is an error.
+    /// Ranks the base for every query, and finds the ranks of its exact neighbours, which are given nearest
+    /// first. Lists may be longer than `truth` needs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherHasher`] if codes and queries are of different hashers, [`Error::Factors`] if the ranking needs factors
+    /// and the codes have none. [`Error::Setting`] if there are no queries, if there is not one list for each query, if `truth`
+    /// gives no relevant rows, if a list is too short, has a row twice or a row outside the base, or if the base has 2^32
+    /// rows or more.
     pub fn new(
         queries: &Queries,
         base: &Codes,
@@ -70,7 +104,12 @@ impl RankedEvaluation {
         Ok(Self { truth, base: n, places, relevant })
     }
 
-    /// Ranks the base for every query and finds the places of the rows that have the query's label.
+    /// Ranks the base for every query, and finds the ranks of the rows with the query's label.
+    ///
+    /// # Errors
+    ///
+    /// As [`RankedEvaluation::new`], and [`Error::Setting`] if there is not one label for each query and base row, or if no
+    /// query has a relevant row.
     pub fn by_labels(
         queries: &Queries,
         base: &Codes,
@@ -93,7 +132,7 @@ impl RankedEvaluation {
         Ok(Self { truth: Truth::Labels, base: n, places, relevant: usize::MAX })
     }
 
-    /// Refuses what cannot be ranked; else the rows of the base.
+    /// Rejects codes and queries that cannot be ranked; otherwise returns the number of base rows.
     fn check(queries: &Queries, base: &Codes, ranking: Ranking) -> Result<usize> {
         base.check_ranking(queries, ranking)?;
         let n = base.len();
@@ -104,33 +143,33 @@ impl RankedEvaluation {
         Ok(n)
     }
 
-    /// What was relevant.
+    /// Which rows counted as relevant.
     pub fn truth(&self) -> Truth {
         self.truth
     }
 
-    /// Rows in the base.
+    /// Number of base rows.
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// Queries.
+    /// Number of queries.
     pub fn queries(&self) -> usize {
         self.places.len()
     }
 
-    /// How many queries have a relevant row: the means are over these.
+    /// Number of queries with a relevant row. Means are over these.
     pub fn scored(&self) -> usize {
         self.relevant().count()
     }
 
-    /// Places of the relevant rows of each query that has any.
+    /// Ranks of the relevant rows, for each query that has any.
     fn relevant(&self) -> impl Iterator<Item = &[u32]> {
         let relevant = |places: &'_ [u32]| places.len().min(self.relevant);
         self.places.iter().map(move |p| &p[..relevant(p)]).filter(|places| !places.is_empty())
     }
 
-    /// The same, ascending.
+    /// Ranks of the relevant rows in ascending order, for each query that has any.
     fn relevant_places(&self) -> impl Iterator<Item = Vec<u32>> {
         self.relevant().map(|places| {
             let mut relevant = places.to_vec();
@@ -139,7 +178,7 @@ impl RankedEvaluation {
         })
     }
 
-    /// Mean average precision over the whole ranking: (a).
+    /// Mean average precision (MAP) over the full ranking: measure (a).
     pub fn map(&self) -> f64 {
         let precision = |places: Vec<u32>| {
             let terms =
@@ -149,7 +188,7 @@ impl RankedEvaluation {
         mean(self.relevant_places().map(precision))
     }
 
-    /// Mean interpolated precision at recall 0, 0.01 ... 1: (c).
+    /// Mean interpolated precision at recall 0, 0.01, ..., 1: measure (c).
     pub fn interpolated(&self) -> f64 {
         let one = |places: Vec<u32>| {
             let mut best = vec![0f64; places.len()];
@@ -164,8 +203,8 @@ impl RankedEvaluation {
         mean(self.relevant_places().map(one))
     }
 
-    /// Share of relevant rows among the first `k` of the ranking (all, if the base has fewer); nothing for
-    /// k = 0.
+    /// Precision at k: the share of relevant rows among the first `k` of the ranking. k is limited to the base.
+    /// `None` for k = 0.
     pub fn precision(&self, k: usize) -> Option<f64> {
         let k = k.min(self.base);
         let share = |places: &[u32]| {
@@ -174,15 +213,14 @@ impl RankedEvaluation {
         (k > 0).then(|| mean(self.relevant().map(share)))
     }
 
-    /// Share of the `k` nearest that are among the first `k` of the ranking; `None` where fewer neighbours
-    /// than that were given, and for labels, which do not say what is near.
+    /// Recall at k: the share of the `k` exact nearest rows among the first `k` of the ranking. `None` for labels, for
+    /// k = 0, and if a list of neighbours has fewer than k rows.
     pub fn recall(&self, k: usize) -> Option<f64> {
         self.recall_after_reranking(k, k)
     }
 
-    /// The fewest candidates whose exact re-ranking finds this share of the `k` nearest; `None` where fewer
-    /// neighbours than that were given, for k = 0, and for a recall that is no number. A recall below 0 is taken as 0,
-    /// one above 1 as 1.
+    /// The smallest number of candidates whose exact re-ranking reaches this recall at k. `None` where
+    /// [`recall`](RankedEvaluation::recall) is, and if `recall` is NaN. `recall` is clamped to 0..=1.
     pub fn candidates_for(&self, k: usize, recall: f64) -> Option<usize> {
         if self.places.is_empty() || !self.knows(k) || recall.is_nan() {
             return None;
@@ -190,12 +228,12 @@ impl RankedEvaluation {
         let mut places: Vec<u32> = self.places.iter().flat_map(|p| &p[..k]).copied().collect();
         places.sort_unstable();
         let needed = (recall.clamp(0.0, 1.0) * places.len() as f64).ceil().max(1.0) as usize;
-        // At least k, of which k are to be returned.
+        // At least k candidates, because a search returns k rows.
         Some((places[needed - 1] as usize + 1).max(k))
     }
 
-    /// Share of the `k` nearest that are among the first `candidates` of the ranking: what exact re-ranking
-    /// of those finds.
+    /// Recall at k after the first `candidates` of the ranking were re-ranked by their exact distances. `None` where
+    /// [`recall`](RankedEvaluation::recall) is.
     pub fn recall_after_reranking(&self, k: usize, candidates: usize) -> Option<f64> {
         if !self.knows(k) {
             return None;
@@ -207,7 +245,7 @@ impl RankedEvaluation {
         Some(mean(self.places.iter().map(found)))
     }
 
-    /// Whether the `k` nearest of every query are known.
+    /// Whether at least `k` neighbours of every query were given.
     fn knows(&self, k: usize) -> bool {
         k > 0 && self.truth != Truth::Labels && self.places.iter().all(|p| p.len() >= k)
     }
@@ -218,9 +256,9 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if n == 0 { 0.0 } else { sum / n as f64 }
 }
 
-/// The place of every row in the ranking for one query.
+/// The rank of every row for one query.
 fn ranks(base: &Codes, queries: &Queries, query: usize, ranking: Ranking) -> Vec<u32> {
-    // A float's bits, turned so that they order as the float does, above the row's number.
+    // High half: the bits of the score, mapped to an integer with the same order. Low half: the row number.
     let mut keys: Vec<u64> = Vec::with_capacity(base.len());
     base.scores(queries, query, ranking, 0..base.len(), |first, scores| {
         for (score, id) in scores.iter().zip(first as u64..) {

@@ -1,20 +1,20 @@
-//! All Hamming distances of some queries, block by block of the base.
+//! Computes all Hamming distances between queries and base, one block of base rows at a time.
 //!
-//! Several queries meet a block while it is in cache; the distances are those of the search's kernels.
+//! A group of queries is compared with a block while the block is in cache. The kernels are those of the search.
 
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::search::codes::Codes;
 use crate::search::hamming::{Isa, distances as measure};
 
-/// Queries that meet each block together.
+/// Number of queries in a group, which one task compares with every block.
 const GROUP: usize = 16;
-/// Base rows of a block.
+/// Number of base rows in a block.
 const BLOCK: usize = 2048;
 
-/// Shows the distances from each query to all base rows to a state of that query: `visit` gets the number
-/// of the first row of a block and the distances of its rows. Returns what `end` makes of the states, in
-/// the order of the queries.
+/// Computes the distances from each query to all base rows. `start` makes the state of a query. `visit` is called for
+/// each block with the state, the number of the block's first row, and the distances of its rows. Returns the results
+/// of `end` on the states, in the order of the queries.
 pub(super) fn scan<S, R: Send>(
     queries: &Codes,
     base: &Codes,

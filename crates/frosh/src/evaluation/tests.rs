@@ -1,11 +1,11 @@
-//! Evaluations against plain sorting.
+//! Compares evaluations with measures computed from a full sort.
 
 use super::*;
 use crate::random::{Purpose, Stream};
 use crate::search::codes::HasherId;
 use proptest::prelude::*;
 
-/// Codes whose bits are 1 with a chance of one in `rare`.
+/// Codes whose bits are 1 with probability 1 / `rare`.
 fn codes(n: usize, bits: usize, rare: u64, seed: u64) -> Codes {
     let mut random = Stream::new(seed, Purpose::Sample, 0, 0);
     let mut data = vec![0u8; n * bits.div_ceil(8)];
@@ -17,7 +17,7 @@ fn codes(n: usize, bits: usize, rare: u64, seed: u64) -> Codes {
     Codes::new(bits, HasherId(1), data)
 }
 
-/// `length` different ids below `n` for each query, in random order.
+/// `length` distinct ids below `n` for each query, in random order.
 fn lists(queries: usize, n: usize, length: usize, seed: u64) -> Vec<Vec<u64>> {
     let mut random = Stream::new(seed, Purpose::Sample, 1, 0);
     let one = |_| {
@@ -45,7 +45,7 @@ fn tally(ranking: &[(u32, u64)], bits: usize, relevant: impl Fn(u64) -> bool) ->
     tally
 }
 
-/// Chance that an item is among the first `k` when ties are in random order.
+/// Probability that an item is among the first `k` with ties in random order.
 fn chance(ranking: &[(u32, u64)], id: u64, k: usize) -> f64 {
     let distance = ranking.iter().find(|r| r.1 == id).unwrap().0;
     let nearer = ranking.iter().filter(|r| r.0 < distance).count() as f64;

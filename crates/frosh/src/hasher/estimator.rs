@@ -1,54 +1,54 @@
-//! One byte beside each code that turns bits into an estimate of the true distance.
+//! The distance estimator: one byte of factors for each code, from which the true distance is estimated.
 //!
-//! **Equation** (after RaBitQ, adapted to learned directions). With u = W'(x - phi) of a row x and
-//! v = W'(y - phi) of a query y, kept as floats, S = sum_k sign(u_k) v_k, x' what the directions leave out of x - phi,
-//! and the gain g = |u|^2 / |u|_1 (1 + beta |x'| / |u|):
+//! **Equation** (after RaBitQ, adapted to learned directions). Let u = W'(x - phi) for a row x and v = W'(y - phi) for
+//! a query y, which stays floats. Let S = sum_k sign(u_k) v_k, let x' be the residual of x - phi outside the directions,
+//! and let g = |u|^2 / |u|_1 (1 + beta |x'| / |u|) be the gain. Then
 //!
 //! ```text
 //! <x - phi, y - phi>  is about  g S
 //! |x - y|^2           is about  |x - phi|^2 + |y - phi|^2 - 2 g S
 //! ```
 //!
-//! The norm |x - phi| is that of the whole row: what the directions leave out counts with its length. Of its cross
-//! term, which is near zero on average, beta is the part that near rows have on top of g S; the model learns it from its
-//! sample (`beyond.rs`).
+//! The norm |x - phi| is that of the entire row, with the residual. The cross term <x', y'> of the residuals is near
+//! zero on average, but not for near rows. beta is the residual coefficient, which predicts it from g S. The model learns
+//! beta from its sample (`residual.rs`).
 //!
-//! **Where we differ.** RaBitQ keeps two floats (8 bytes). Here one byte holds the norm on a logarithmic scale
-//! of 28 steps and the ratio g / norm on one of 9, which the model fixes from its sample of rows. That is
-//! coarse, yet far finer than what a bit a direction leaves open: in MAP it costs at most .006, where the
-//! seven bytes are worth much more as bits (`docs/quality.md`). Directions are learned and fewer than
-//! dimensions. LSH's Gaussian directions are not orthonormal: its gain is divided by the number of bits.
+//! **Where we differ.** RaBitQ keeps two floats (8 bytes). Here one byte holds the norm, quantised to 28 values on a
+//! logarithmic scale, and the ratio g / norm, quantised to 9 values. The ranges of both scales are fitted to the sample.
+//! The quantisation error is small compared with that of the bits: it costs at most .006 of MAP, and seven more bytes
+//! of bits gain much more (`docs/quality.md`). Directions are learned, and fewer than dimensions. The Gaussian
+//! directions of LSH are not orthonormal: their gain is divided by the number of bits.
 //!
-//! **Scales.** One strange row in the sample must not stretch the steps of all others, so a scale leaves a share of the
-//! sampled rows out at each end: as much as equal steps with the least squared error leave out of a normal distribution
-//! (Max, 1960; [`NORM_TAIL`], [`RATIO_TAIL`]). What is off the scale gets its nearest end.
+//! **Quantiser ranges.** An outlier in the sample must not widen the steps for all other rows. So a range excludes a
+//! share of the sampled rows at each end: the share that lies outside the optimal uniform quantiser of a normal
+//! distribution (Max, 1960; [`NORM_TAIL`], [`RATIO_TAIL`]). Values outside the range are clamped.
 //!
-//! Models of an earlier time have a byte for each factor; they are read, and go on to make two.
+//! Models of earlier releases have one byte for each of the two factors. They are still read, and write two bytes.
 //!
-//! **Cost.** One byte a row. Encoding: one more pass over the row. 0 stands for the mean itself.
+//! **Cost.** One byte a row. Encoding takes one more pass over the row. Byte 0 means that the row is the mean.
 
 use crate::error::{Error, Result};
 use crate::storage::container::contradiction;
 use crate::storage::mapped::Bytes;
 
-/// Most bytes of a row's factors.
+/// Largest number of factor bytes of a row.
 pub(crate) const MOST_BYTES: usize = 2;
-/// Values of the norm and of the ratio in one byte: with the 0 at most 256 pairs.
+/// Quantised values of the norm and of the ratio in one byte: 28 * 9 pairs and the code 0 fit into 256.
 const NORMS: usize = 28;
 const RATIOS: usize = 9;
-/// Values of a factor that has a byte of its own; code 0 is zero.
-const ALONE: usize = 255;
-/// The share of a normal distribution beyond each end of the [`NORMS`] equally spaced values that have the least squared
-/// error for it; the same for [`RATIOS`]. These ends lie at 2.84 and 2.135 deviations.
+/// Quantised values of a factor with its own byte; code 0 means zero.
+const OWN_BYTE_VALUES: usize = 255;
+/// Share of a normal distribution beyond each end of its optimal uniform quantiser with [`NORMS`] values, and with
+/// [`RATIOS`] values. The ends are at 2.84 and 2.135 standard deviations.
 const NORM_TAIL: f64 = 0.002_25;
 const RATIO_TAIL: f64 = 0.016_4;
-/// A small sample leaves at most one row in so many out at each end; fewer rows than that are all on the scale.
-const LEFT_OUT: usize = 10;
-/// A scale goes no further below its median than this. A squared norm that is taken for (median / 16)^2 is off by 1/256
-/// of a usual one, so finer steps down there are worth nothing, however many rows are that short.
-const SHORTEST: f64 = 16.0;
+/// At most one in this many sampled rows is excluded at each end of a range; none of a smaller sample.
+const MIN_ROWS_PER_EXCLUDED: usize = 10;
+/// A range starts at the median divided by this number, or above. A squared norm of at most (median / 16)^2 is at most
+/// 1/256 of the usual one, so smaller norms need no values of their own.
+const MEDIAN_OVER_LOW: f64 = 16.0;
 
-/// Equal steps on a logarithmic scale from `low` to `high`.
+/// A quantiser with equal steps on a logarithmic scale from `low` to `high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LogScale {
     pub(crate) low: f64,
@@ -56,48 +56,47 @@ pub(crate) struct LogScale {
 }
 
 impl LogScale {
-    /// A scale for values like these, of which it leaves the share `tail` out at each end. Only positive ones count;
-    /// `None` if there are none.
+    /// Fits the range to sampled values, excluding the share `tail` at each end. Ignores values that are not positive;
+    /// `None` if none is positive.
     pub(crate) fn around(values: impl Iterator<Item = f64>, tail: f64) -> Option<Self> {
         let mut values: Vec<f64> = values.filter(|v| *v > 0.0 && v.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
         let n = values.len();
-        let cut = ((tail * n as f64).ceil() as usize).min(n / LEFT_OUT);
+        let cut = ((tail * n as f64).ceil() as usize).min(n / MIN_ROWS_PER_EXCLUDED);
         let (low, high) = (*values.get(cut)?, values[n - 1 - cut]);
-        Some(Self { low: low.max(values[(n - 1) / 2] / SHORTEST), high })
+        Some(Self { low: low.max(values[(n - 1) / 2] / MEDIAN_OVER_LOW), high })
     }
 
-    /// The nearest of `count` values; the first or the last for what is off the scale.
+    /// The index of the nearest of `count` quantised values. Values outside the range are clamped.
     fn place(&self, value: f64, count: usize) -> usize {
         let last = (count - 1) as f64;
         let place = (value / self.low).ln() / (self.high / self.low).ln() * last;
-        // Not a number where the scale has one value only: that is place 0.
+        // NaN if low equals high; the cast makes it 0.
         place.round().clamp(0.0, last) as usize
     }
 
-    /// The value at a place.
+    /// The quantised value with index `place`.
     fn value(&self, place: usize, count: usize) -> f64 {
         let step = (self.high / self.low).ln() / (count - 1) as f64;
         self.low * (place as f64 * step).exp()
     }
 
-    fn is_possible(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.low > 0.0 && self.low <= self.high && self.high.is_finite()
     }
 }
 
-/// The scales of both factors.
+/// The quantisers of both factors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scales {
-    /// One byte for the norm, and the gain relative to it, which is made with `beyond` for beta.
+    /// One byte holds the norm and the ratio of gain and norm. `residual` is the coefficient beta in the gain.
     Joint { norm: LogScale, ratio: LogScale, residual: f64 },
-    /// A byte each.
+    /// One byte for each factor, in models of earlier releases.
     Apart { norm: LogScale, gain: LogScale },
 }
 
 impl Scales {
-    /// Scales for rows like the sampled ones, of which these are the factors; none without rows, or where all are the
-    /// mean.
+    /// Fits the ranges to the factors of sampled rows; `None` without rows, or if all rows equal the mean.
     pub(crate) fn around(sample: &[Factors], residual: f64) -> Option<Self> {
         Some(Scales::Joint {
             norm: LogScale::around(sample.iter().map(|f| f.norm), NORM_TAIL)?,
@@ -106,21 +105,21 @@ impl Scales {
         })
     }
 
-    /// Checks scales that were read from a file.
+    /// Rejects invalid scales of a file.
     pub(crate) fn checked(self) -> Result<Self> {
         let (Scales::Joint { norm, ratio: other, .. } | Scales::Apart { norm, gain: other }) = self;
-        if !(norm.is_possible() && other.is_possible()) {
+        if !(norm.is_valid() && other.is_valid()) {
             return Err(contradiction(
                 "the scales of the factors are not ranges of positive numbers",
             ));
         }
         if !(0.0..=1.0).contains(&self.residual()) {
-            return Err(contradiction("what lies beyond the directions is no share"));
+            return Err(contradiction("the residual coefficient is not between 0 and 1"));
         }
         Ok(self)
     }
 
-    /// Beta; models of an earlier time have none.
+    /// The residual coefficient beta; 0 in models of earlier releases.
     pub(crate) fn residual(&self) -> f64 {
         match self {
             Scales::Joint { residual, .. } => *residual,
@@ -128,7 +127,7 @@ impl Scales {
         }
     }
 
-    /// Bytes of a row's factors.
+    /// Number of factor bytes of a row.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Scales::Joint { .. } => 1,
@@ -136,12 +135,12 @@ impl Scales {
         }
     }
 
-    /// Fills the bytes of a row.
+    /// Writes the factor bytes of a row.
     pub(crate) fn encode(&self, factors: Factors, out: &mut [u8]) {
         let Factors { norm: length, gain } = factors;
         match self {
             Scales::Joint { norm, ratio, .. } => {
-                // At most 28 * 9, which a byte holds.
+                // At most 28 * 9, which fits a byte.
                 out[0] = if length > 0.0 {
                     let pair =
                         norm.place(length, NORMS) * RATIOS + ratio.place(gain / length, RATIOS);
@@ -152,32 +151,33 @@ impl Scales {
             }
             Scales::Apart { norm, gain: gains } => {
                 for (out, (scale, value)) in out.iter_mut().zip([(norm, length), (gains, gain)]) {
-                    *out = if value > 0.0 { 1 + scale.place(value, ALONE) as u8 } else { 0 };
+                    let place = |value| 1 + scale.place(value, OWN_BYTE_VALUES) as u8;
+                    *out = if value > 0.0 { place(value) } else { 0 };
                 }
             }
         }
     }
 
-    /// The norm for each value of a row's first byte, and the gain for each of its last.
+    /// Decoding tables: the norm for each value of the first factor byte, and the gain for each value of the last.
     pub(crate) fn tables(&self) -> [[f32; 256]; 2] {
         let table = |value: &dyn Fn(usize) -> f64| {
             std::array::from_fn(|code| if code == 0 { 0.0 } else { value(code - 1) as f32 })
         };
         match self {
             Scales::Joint { norm, ratio, .. } => {
-                // The last codes are never written; a file may hold them, and they are some number.
+                // The last codes are never written, but a damaged file could hold them; they decode to a valid value.
                 let length = |pair: usize| norm.value((pair / RATIOS).min(NORMS - 1), NORMS);
                 let gain = |pair: usize| length(pair) * ratio.value(pair % RATIOS, RATIOS);
                 [table(&length), table(&gain)]
             }
             Scales::Apart { norm, gain } => {
-                [table(&|at| norm.value(at, ALONE)), table(&|at| gain.value(at, ALONE))]
+                [norm, gain].map(|scale| table(&|at| scale.value(at, OWN_BYTE_VALUES)))
             }
         }
     }
 }
 
-/// The factors of a set of codes: `bytes` for each row.
+/// The factor bytes of a set of codes: `bytes` for each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FactorColumn {
     pub(crate) bytes: usize,
@@ -185,7 +185,7 @@ pub(crate) struct FactorColumn {
 }
 
 impl FactorColumn {
-    /// The norm's and the gain's byte of each row from `first` on: one byte holds both, or each has its own.
+    /// The bytes of norm and gain of each row from `first` on. They are the same byte if one byte holds both.
     pub(crate) fn from(&self, first: usize) -> impl Iterator<Item = (usize, usize)> {
         let rows = self.data[first * self.bytes..].chunks_exact(self.bytes);
         rows.map(|row| (usize::from(row[0]), usize::from(row[self.bytes - 1])))
@@ -200,8 +200,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// From the centred row's squared length and its projections. `share` is 1 for orthonormal
-    /// directions, 1 / bits for LSH's; `beyond` is beta.
+    /// Computes the factors from the squared length and the projections of the centred row. `share` is 1 for orthonormal
+    /// directions and 1 / bits for LSH; `residual` is beta.
     pub(crate) fn new(square_norm: f64, projections: &[f32], share: f64, residual: f64) -> Self {
         let (mut squares, mut magnitudes) = (0f64, 0f64);
         for u in projections {
@@ -216,7 +216,7 @@ impl Factors {
     }
 }
 
-/// |x'| / |u|, from the squared lengths of the centred row and of its projections.
+/// |x'| / |u|, from the squared lengths of the centred row and of its projection.
 pub(crate) fn left_out(square_norm: f64, squares: f64) -> f64 {
     if squares > 0.0 { (square_norm / squares - 1.0).max(0.0).sqrt() } else { 0.0 }
 }
@@ -228,7 +228,7 @@ pub(crate) fn missing(what: &'static str, advice: &'static str) -> Error {
 
 /// Squared length of `row - centre`.
 pub(crate) fn square_norm(row: &[f32], centre: &[f32]) -> f64 {
-    // Sixteen partial sums in single precision: far finer than the scale's steps.
+    // Sixteen partial sums in single precision; their error is far below the quantiser steps.
     let mut parts = [0f32; 16];
     let (rows, centres) = (row.chunks_exact(16), centre.chunks_exact(16));
     let tail = rows.remainder().iter().zip(centres.remainder());

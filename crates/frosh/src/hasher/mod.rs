@@ -1,36 +1,57 @@
-//! The finished hash function: mean, projection W, rotation. It encodes and never changes.
+//! Fitting and encoding: the hash function that is fitted to a sketch.
 //!
-//! | type | is |
+//! | type | purpose |
 //! |---|---|
-//! | [`Hasher`] | the model: encodes rows to [`Codes`], makes [`Queries`](crate::Queries) ready, saves |
-//! | [`Rotation`] | how directions are rotated before their signs are taken |
+//! | [`Hasher`] | the model: mean, projection W and distance estimator; encodes rows to [`Codes`], prepares [`Queries`](crate::Queries), saves |
+//! | [`Rotation`] | how the directions are rotated before their signs are taken |
 //!
-//! A hasher is made by [`Sketch::hasher`](crate::Sketch::hasher).
+//! [`Sketch::hasher`] and [`Sketch::hasher_with`] fit a hasher.
 //!
-//! **Equation.** bit_k = 1 if (x - phi) . w_k > 0, with phi the mean and w_k the columns of W = V_r R:
-//! the r leading right singular vectors of the sketch (line 11 of Algorithm 1), rotated.
+//! | file | contents |
+//! |---|---|
+//! | `mod.rs` | [`Hasher`]: fitting, encoding |
+//! | `rotation.rs`, `polar.rs` | rotations; the polar factor that ITQ needs |
+//! | `refine.rs` | directions refined by the sample |
+//! | `estimator.rs` | the factors of a row, and the distance estimate |
+//! | `residual.rs`, `trial.rs` | fits the estimator to the sample; measures recall on the sample |
+//! | `serialization.rs` | file contents |
 //!
-//! **Where we differ.** Algorithm 1 shows no rotation; signs of raw principal coordinates then lose to
-//! random projections, so a rotation is on by default ([`Rotation::Refined`] where the reservoir has at
-//! least eight rows for each bit, else [`Rotation::Random`]). The first also moves the directions a little, see
-//! `refine.rs`; every other keeps those of the sketch. phi . w_k is subtracted after the product,
-//! not from every value, unless the mean is so large that digits would suffer. LSH is the same function
-//! with a Gaussian W.
+//! # Definitions
 //!
-//! **Cost.** 2 d r operations a row; codes leave the product as bits.
-//!
+//! ```text
+//! bit_k(x) = 1  if  (x - phi) . w_k > 0          W = V R, columns w_k
 //! ```
-//! use frosh::{Config, Rotation, Rows, Sketcher};
-//! let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
-//! let mut sketcher = Sketcher::new(Config::new(32))?;
-//! sketcher.push(Rows::new(&data, 32)?)?;
-//! let sketch = sketcher.finish();
-//! let hasher = sketch.hasher_with(16, Rotation::Random)?;
-//! let codes = hasher.encode(Rows::new(&data, 32)?)?;
-//! let hits = codes.nearest(&codes, 3)?;
-//! assert_eq!(hits[5][0].distance, 0.0);
-//! # Ok::<(), frosh::Error>(())
+//!
+//! phi is the mean, V the r leading right singular vectors of the sketch (line 11 of Algorithm 1), and R an
+//! orthogonal r x r matrix. LSH has a Gaussian W instead.
+//!
+//! Codes with factors keep one byte more for each row x, which estimates its distance to a query y that stays
+//! floats. With u = W'(x - phi), v = W'(y - phi), S = sum_k sign(u_k) v_k, and x' the part of x - phi outside the
+//! directions:
+//!
+//! ```text
+//! |x - y|^2  ~  |x - phi|^2 + |y - phi|^2 - 2 g S,      g = |u|^2 / |u|_1 * (1 + beta |x'| / |u|)
 //! ```
+//!
+//! The byte holds |x - phi| and g, quantised. The fit chooses the quantiser ranges and beta.
+//!
+//! # Differences from the paper
+//!
+//! - Algorithm 1 has no rotation. Signs of unrotated principal coordinates are worse than random projections, since
+//!   bits of small variance count as much as those of large variance. So there is a rotation by default:
+//!   [`Rotation::Refined`] if the sample has at least eight rows for each bit, else [`Rotation::Random`].
+//! - [`Rotation::Refined`] also replaces V by better directions; all other rotations keep those of the sketch.
+//! - phi . w_k is subtracted after the product, and not phi from every row. If the mean is so long that digits
+//!   would be lost, it is subtracted from every row.
+//! - The distance estimate is not in the paper. It follows RaBitQ (Gao and Long, 2024).
+//!
+//! `docs/algorithms.md` in the repository has the details (sections 8 to 10).
+//!
+//! # Cost
+//!
+//! Fitting: O(d l^2 + l^3 + s d r) for l sketch rows and s sampled rows, and O(s r^2 + r^3) for each of at most 50
+//! rounds of ITQ. Memory: a few matrices of d r doubles and of s r floats. Encoding: 2 d r operations a row; the kernel of
+//! the product writes bits, so projections are not stored.
 
 pub(crate) mod estimator;
 mod polar;
@@ -57,18 +78,38 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Rounds of ITQ.
+/// Number of ITQ rounds.
 const ITQ_ROUNDS: usize = 50;
-/// Reservoir rows for each bit that it takes to fit directions and rotation to them.
+/// Sampled rows for each bit that the refined rotation needs by default.
 const ROWS_PER_BIT: usize = 8;
-/// Rows encoded by one task: a multiple of the kernel's tile, small enough for cache.
+/// Rows that are encoded at a time: a multiple of the kernel's tile, and few enough to stay in cache.
 const ENCODE_ROWS: usize = 192;
-/// A mean may be this many deviations long before it is subtracted from every value: single precision
-/// then still resolves a 60,000th of a deviation.
+/// A mean that is longer than this many standard deviations is subtracted from every value. For a shorter one, single
+/// precision still resolves a 60,000th of a standard deviation.
 const LARGE_MEAN: f64 = 256.0;
 
-/// A finished hash function: bit k of a row x is 1 if (x - mean) . direction(k) is above zero. It never
-/// changes, and its id names it by its content.
+/// The model: a hash function that was fitted to a [`Sketch`]. It cannot be changed.
+///
+/// Bit k of the code of a row x is 1 if (x - [`mean`](Hasher::mean)) . [`direction(k)`](Hasher::direction) is above zero. Its
+/// [`id`](Hasher::id) is a hash of its content, and codes keep the id of their hasher.
+///
+/// Memory: 8 d r bytes for d dimensions and r bits.
+///
+/// ```
+/// use frosh::{Config, Hasher, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(Rows::new(&data, 32)?)?;
+/// # let sketch = sketcher.finish();
+/// let hasher = sketch.hasher(16)?;
+/// let codes = hasher.encode(Rows::new(&data, 32)?)?;
+/// let hits = codes.nearest(&codes, 3)?;
+/// assert_eq!(hits[5][0].distance, 0.0); // a row is its own nearest neighbour
+///
+/// let loaded = Hasher::from_bytes(&hasher.to_bytes())?; // or save and load
+/// assert_eq!(loaded.id(), hasher.id());
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Hasher {
     pub(crate) facts: Facts,
@@ -76,25 +117,25 @@ pub struct Hasher {
     /// The columns of W, one after the other.
     pub(crate) directions: Vec<f32>,
     packed: project::Packed,
-    /// What is subtracted from every value before the product; empty if nothing is.
+    /// The vector that is subtracted from every row before the product; empty if none is.
     offset: Vec<f32>,
-    /// What is left of the mean after that.
+    /// The mean minus `offset`.
     rest: Vec<f32>,
-    /// The scales of the factors; none without a sample of rows.
+    /// The quantiser of the factors; `None` without a sample of rows.
     scales: Option<Scales>,
     id: HasherId,
 }
 
-/// Rows as the hasher sees them: their codes, projections and lengths.
+/// Codes, projections and lengths of rows.
 pub(crate) struct Projected {
     pub(crate) codes: Codes,
-    /// `bits` values for each row.
+    /// Projections, `bits` values for each row.
     pub(crate) values: Vec<f32>,
-    /// Of the centred rows.
+    /// Squared lengths of the centred rows.
     pub(crate) square_norms: Vec<f64>,
 }
 
-/// The small facts of a hasher.
+/// Settings and scalar properties of a hasher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) dim: usize,
@@ -109,13 +150,13 @@ pub(crate) struct Facts {
     pub(crate) exact_centre: bool,
 }
 
-/// What the gain is multiplied by: LSH's directions are not orthonormal.
+/// The factor of the gain: 1 for orthonormal directions, 1 / bits for the Gaussian directions of LSH.
 fn share(method: Method, bits: usize) -> f64 {
     if method == Method::Lsh { 1.0 / bits as f64 } else { 1.0 }
 }
 
-/// Refuses a number of bits or a rotation that such a sketch cannot give.
-fn possible(
+/// Rejects a number of bits or a rotation that is impossible for such a sketch.
+fn check_request(
     method: Method,
     dim: usize,
     sketch_rows: usize,
@@ -126,27 +167,27 @@ fn possible(
     if bits == 0 {
         return Err(Error::setting("bits", 0, "a code has at least 1 bit"));
     }
-    let refuse = |limit, limit_name, advice| Err(Error::Bits { bits, limit, limit_name, advice });
+    let reject = |limit, limit_name, advice| Err(Error::Bits { bits, limit, limit_name, advice });
     if method == Method::Lsh {
         let most = 1 << 16;
         if bits > most {
-            return refuse(most, "LSH", "ask for fewer bits");
+            return reject(most, "LSH", "ask for fewer bits");
         }
         if rotation != Rotation::None {
             return Err(Error::Rotation {
                 rotation: rotation.as_str(),
-                needs: "learned directions, which LSH has not".into(),
+                needs: "learned directions, and LSH has none".into(),
                 advice: "use none",
             });
         }
         return Ok(());
     }
     if bits > dim {
-        return refuse(dim, "the dimension of the rows", "ask for fewer bits");
+        return reject(dim, "the dimension of the rows", "ask for fewer bits");
     }
     if bits > sketch_rows / 2 {
         let advice = "sketch again with at least twice as many sketch rows as bits";
-        return refuse(sketch_rows / 2, "half the sketch rows", advice);
+        return reject(sketch_rows / 2, "half the sketch rows", advice);
     }
     if matches!(rotation, Rotation::Itq | Rotation::Refined) && !sampled {
         return Err(Error::Rotation {
@@ -159,24 +200,53 @@ fn possible(
 }
 
 impl Config {
-    /// Refuses, before any row was read, what [`Sketch::hasher_with`] would refuse after the last; `None` is
-    /// the default rotation.
+    /// Checks, before any row is read, whether a hasher of `bits` bits can be fitted. `None` means the default
+    /// rotation.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Sketch::hasher_with`]: [`Error::Setting`], [`Error::Bits`] or [`Error::Rotation`].
+    ///
+    /// ```
+    /// use frosh::Config;
+    /// assert!(Config::new(384).sketch_rows(128).check_hasher(64, None).is_ok());
+    /// let error = Config::new(384).sketch_rows(128).check_hasher(100, None).unwrap_err();
+    /// assert!(error.to_string().contains("half the sketch rows allows 64"));
+    /// ```
     pub fn check_hasher(&self, bits: usize, rotation: Option<Rotation>) -> Result<()> {
         let sampled = self.reservoir_rows > 0;
-        // The default is always a possible one.
+        // The default rotation is always possible, so one that needs no sample stands for it.
         let default = if self.method == Method::Lsh { Rotation::None } else { Rotation::Random };
         let rotation = rotation.unwrap_or(default);
-        possible(self.method, self.dim, self.sketch_rows, sampled, bits, rotation)
+        check_request(self.method, self.dim, self.sketch_rows, sampled, bits, rotation)
     }
 }
 
 impl Sketch {
-    /// A hasher of `bits` bits with the default rotation.
+    /// Fits a hasher of `bits` bits with the default rotation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`] if the sketch has no rows. [`Error::Setting`] for 0 bits. [`Error::Bits`] if there are more bits
+    /// than dimensions or than half the sketch rows.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// sketcher.push(Rows::new(&data, 32)?)?;
+    /// let sketch = sketcher.finish();
+    /// let [short, long] = [sketch.hasher(8)?, sketch.hasher(32)?]; // several models from one sketch
+    /// assert_eq!((short.bits(), long.bits()), (8, 32));
+    /// assert!(sketch.hasher(33).is_err()); // more bits than dimensions
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn hasher(&self, bits: usize) -> Result<Hasher> {
         self.hasher_with(bits, self.default_rotation(bits))
     }
 
-    /// The rotation that [`Sketch::hasher`] uses: refined where the reservoir is large enough.
+    /// The rotation that [`Sketch::hasher`] uses: refined if the sample has at least eight rows for each bit, else
+    /// random; none for LSH.
     pub fn default_rotation(&self, bits: usize) -> Rotation {
         if self.method == Method::Lsh {
             Rotation::None
@@ -187,8 +257,24 @@ impl Sketch {
         }
     }
 
-    /// A hasher of `bits` bits. For LSH, whose directions are random already, the rotation must be
-    /// [`Rotation::None`].
+    /// Fits a hasher of `bits` bits with the given rotation. For LSH, whose directions are already
+    /// random, the rotation must be [`Rotation::None`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sketch::hasher`], and [`Error::Rotation`] if ITQ or refined is requested and the sketch has no sample,
+    /// or any rotation for LSH.
+    ///
+    /// ```
+    /// # use frosh::{Config, Rotation, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// let mut sketcher = Sketcher::new(Config::new(32).reservoir_rows(0))?;
+    /// sketcher.push(Rows::new(&data, 32)?)?;
+    /// let sketch = sketcher.finish();
+    /// assert!(sketch.hasher_with(16, Rotation::Itq).is_err()); // needs a sample
+    /// let hasher = sketch.hasher_with(16, Rotation::Isotropic)?;
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn hasher_with(&self, bits: usize, rotation: Rotation) -> Result<Hasher> {
         self.check_bits(bits, rotation)?;
         let pool = &Pool::current();
@@ -224,7 +310,7 @@ impl Sketch {
             return Err(Error::Empty);
         }
         let sampled = self.reservoir.len() > 0;
-        possible(self.method, self.dim, self.sketch_rows(), sampled, bits, rotation)
+        check_request(self.method, self.dim, self.sketch_rows(), sampled, bits, rotation)
     }
 
     /// W of LSH: independent standard normal entries.
@@ -269,7 +355,7 @@ impl Sketch {
 }
 
 impl Hasher {
-    /// Puts a hasher together; everything else follows from these parts.
+    /// Builds a hasher from the parts of a file or of a fit, and computes everything else from them.
     pub(crate) fn assemble(
         facts: Facts,
         mean: Vec<f64>,
@@ -330,12 +416,12 @@ impl Hasher {
         self.facts.metric
     }
 
-    /// Which algorithm learned it.
+    /// The algorithm that learned it.
     pub fn method(&self) -> Method {
         self.facts.method
     }
 
-    /// The rotation that was used.
+    /// The rotation it was fitted with.
     pub fn rotation(&self) -> Rotation {
         self.facts.rotation
     }
@@ -345,12 +431,12 @@ impl Hasher {
         self.facts.seed
     }
 
-    /// Rows it was learned from.
+    /// Number of rows it was learned from.
     pub fn rows(&self) -> u64 {
         self.facts.rows
     }
 
-    /// How many directions were learned. Fewer than the bits where the data had fewer: the others are
+    /// Number of learned directions. If the data had a lower rank than the number of bits, the remaining directions are
     /// random. 0 for LSH, whose directions are all random.
     pub fn rank(&self) -> usize {
         self.facts.rank
@@ -371,25 +457,44 @@ impl Hasher {
         &self.directions[k * self.facts.dim..(k + 1) * self.facts.dim]
     }
 
-    /// Names this hasher by its content.
+    /// The id of this hasher, a hash of its content. Equal models have equal ids.
     pub fn id(&self) -> HasherId {
         self.id
     }
 
-    /// Codes of rows; none for no rows. A row's code does not depend on the rows beside it. Rows of another dimension are
-    /// refused, and so is a row with a value that is not finite or too large.
+    /// Encodes rows. The code of a row does not depend on the other rows of the batch. 2 d r operations and ceil(r / 8) bytes for each row of d values, with r bits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] if the rows have another dimension. [`Error::NotFinite`] or [`Error::TooLarge`] for the first
+    /// row with a bad value.
+    ///
+    /// ```
+    /// # use frosh::{Config, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(Rows::new(&data, 32)?)?;
+    /// let hasher = sketcher.finish().hasher(16)?;
+    /// let codes = hasher.encode(Rows::new(&data, 32)?)?;
+    /// assert_eq!((codes.len(), codes.bytes_per_row()), (200, 2));
+    /// // Bit k is the sign of the centred projection on direction k.
+    /// let centred = data[..32].iter().zip(hasher.mean()).map(|(x, m)| f64::from(*x) - m);
+    /// let projection: f64 = centred.zip(hasher.direction(3)).map(|(x, w)| x * f64::from(*w)).sum();
+    /// assert_eq!(codes.bit(0, 3), projection > 0.0);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
         self.each_block(&Pool::current(), rows, &mut data, &mut [], &mut [], |_, _, _| {})?;
         Ok(Codes::new(self.facts.bits, self.id, data))
     }
 
-    /// Whether codes with factors can be made: the model was fitted with a sample of rows.
+    /// Whether the model can make codes with factors: it can if the sketch had a sample of rows.
     pub fn has_factors(&self) -> bool {
         self.scales.is_some()
     }
 
-    /// Bytes of the factors of a code: one, two for models of an earlier time, 0 where there are none.
+    /// Bytes of the factors of a row: 1, 2 for models of earlier releases, 0 for models without factors.
     pub fn factor_bytes(&self) -> usize {
         self.scales.map_or(0, |scales| scales.bytes())
     }
@@ -398,20 +503,38 @@ impl Hasher {
         self.scales
     }
 
-    /// Codes with a byte of factors beside each (two for models of an earlier time), for [`Ranking::Estimated`](crate::Ranking::Estimated).
+    /// Encodes rows, with one byte of factors for each row (two for models of earlier releases), which
+    /// [`Ranking::Estimated`](crate::Ranking::Estimated) needs. Costs one more pass over each row.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Hasher::encode`], and [`Error::Factors`] if the model has no factors.
+    ///
+    /// ```
+    /// use frosh::{Config, Ranking, Rows, Search, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(Rows::new(&data, 32)?)?;
+    /// let hasher = sketcher.finish().hasher(16)?;
+    /// let codes = hasher.encode_with_factors(Rows::new(&data, 32)?)?;
+    /// assert_eq!(codes.stored_bytes_per_row(), 3); // 16 bits and the factors
+    /// let queries = hasher.queries(Rows::new(&data[..32], 32)?)?;
+    /// let hits = codes.search(&queries, &Search::nearest(5).ranking(Ranking::Estimated))?;
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn encode_with_factors<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
         let advice = "fit the model from a sketch with a reservoir of rows";
         let scales = self.scales.ok_or_else(|| estimator::missing("the model", advice))?;
         let mut data = vec![0u8; rows.len() * self.facts.bits.div_ceil(8)];
         let width = scales.bytes();
-        let mut beside = vec![0u8; rows.len() * width];
+        let mut factors = vec![0u8; rows.len() * width];
         let (share, residual) = (share(self.facts.method, self.facts.bits), scales.residual());
         let work = |norm, projections: &[f32], out: &mut [u8]| {
             scales.encode(Factors::new(norm, projections, share, residual), out);
         };
-        self.each_block(&Pool::current(), rows, &mut data, &mut beside, &mut [], work)?;
+        self.each_block(&Pool::current(), rows, &mut data, &mut factors, &mut [], work)?;
         let mut codes = Codes::new(self.facts.bits, self.id, data);
-        codes.factors = Some(FactorColumn { bytes: width, data: beside.into() });
+        codes.factors = Some(FactorColumn { bytes: width, data: factors.into() });
         Ok(codes)
     }
 
@@ -426,9 +549,9 @@ impl Hasher {
         Ok(Projected { codes: Codes::new(bits, self.id, data), values, square_norms })
     }
 
-    /// Encodes rows block by block, on the threads of `pool`. Where `factors` has room, `work` gets each
-    /// row's squared length and projections and fills its bytes; where `values` has, they are kept, the
-    /// squared length last.
+    /// Encodes rows in blocks on the threads of `pool`. If `factors` is not empty, `work` is called with each row's
+    /// squared length and projections, and writes its factor bytes. If `values` is not empty, it receives the
+    /// projections of each row, followed by the squared length.
     fn each_block<T: Element>(
         &self,
         pool: &Pool,
@@ -443,7 +566,7 @@ impl Hasher {
             return Err(Error::Dimension { expected: dim, got: rows.dim() });
         }
         let blocks = rows.len().div_ceil(ENCODE_ROWS);
-        // A few tasks for each thread, so that buffers are made seldom.
+        // A few tasks for each thread, so that few buffers are allocated.
         let per_task = blocks.div_ceil(4 * pool.threads()).max(1) * ENCODE_ROWS;
         let tasks = rows.len().div_ceil(per_task);
         let mut results: Vec<Result<()>> = (0..tasks).map(|_| Ok(())).collect();
@@ -478,7 +601,7 @@ impl Hasher {
         let isa = Isa::detect();
         let zero = vec![0f32; dim];
         let offset = if self.offset.is_empty() { &zero } else { &self.offset };
-        let as_they_are = self.facts.metric == Metric::L2 && self.offset.is_empty();
+        let unchanged = self.facts.metric == Metric::L2 && self.offset.is_empty();
         let plain = factors.is_empty() && values.is_empty();
         let width = self.factor_bytes().max(1);
         let (mut buffer, mut projections) = (Vec::new(), Vec::new());
@@ -486,7 +609,7 @@ impl Hasher {
             let first = b * ENCODE_ROWS;
             let block = rows.slice(first..first + out.len() / bytes);
             let loaded = match T::as_f32(block.as_slice()) {
-                Some(values) if as_they_are => {
+                Some(values) if unchanged => {
                     rows::check(&block).map_err(|e| e.shift_row(first))?;
                     values
                 }
@@ -521,7 +644,7 @@ impl Hasher {
         Ok(())
     }
 
-    /// W with `dim` rows and `bits` columns, row after row: how files hold it.
+    /// W with `dim` rows and `bits` columns, row after row, as files store it.
     pub(crate) fn projection(&self) -> Vec<f32> {
         let (dim, bits) = (self.facts.dim, self.facts.bits);
         let mut w = vec![0f32; dim * bits];

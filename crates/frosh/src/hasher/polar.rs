@@ -6,19 +6,18 @@
 //! X <- (b/c) X + (a - b/c) (I + c X X')^-1 X
 //! ```
 //!
-//! keep the singular vectors and move all singular values to 1. The weights a, b, c
-//! suit the smallest singular value l best: Nakatsukasa, Bai and Gygi, "Optimizing
+//! keep the singular vectors and move all singular values towards 1. The weights a, b, c
+//! are optimal for the smallest singular value l: Nakatsukasa, Bai and Gygi, "Optimizing
 //! Halley's iteration for computing the matrix polar decomposition" (2010).
 //!
-//! Where we differ: l is a fixed guess, not an estimate. A wrong guess costs steps,
-//! not accuracy, because the residual X X' - I, needed anyway, tells when to stop.
-//! We use the Cholesky form throughout. It perturbs M by about c times rounding,
-//! 4e-11 here, far below the single precision of the sums we apply this to. Matrices
-//! too close to singular fall back to the SVD.
+//! **Where we differ.** l is a constant, not an estimate. A wrong l costs more steps
+//! but no accuracy, because the residual X X' - I, which is computed anyway, decides when
+//! to stop. We always use the Cholesky form. It perturbs M by about c times the rounding error,
+//! 4e-11 here, far below the single precision of the sums that M consists of. Nearly
+//! singular matrices fall back to the SVD.
 //!
-//! Cost: five steps of 3.3 r^3 flops unless M is nearly singular, in about half the
-//! time of an SVD. Scaled Newton, with its explicit inverses, took nearly as long as
-//! the SVD.
+//! **Cost.** Five steps of 3.3 r^3 operations unless M is nearly singular, about half the
+//! time of an SVD. Scaled Newton steps with explicit inverses took nearly as long as the SVD.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -27,7 +26,7 @@ use faer::linalg::matmul::triangular::{self, BlockStructure};
 use faer::linalg::{cholesky::llt, svd};
 use faer::{Accum, Mat, Par, unzip, zip};
 
-/// Scratch for polar factors, made once and used for many matrices.
+/// Scratch memory for polar factors of matrices of one size.
 pub(crate) struct Polar {
     x: Mat<f64>,
     y: Mat<f64>,
@@ -37,13 +36,13 @@ pub(crate) struct Polar {
 }
 
 impl Polar {
-    /// Smallest singular value, relative to the Frobenius norm, that the step
-    /// weights are made for. Smaller ones are still found, in more steps.
-    const SMALL: f64 = 1e-4;
-    /// Steps before the matrix is taken for singular and left to the SVD.
-    const STEPS: usize = 7;
+    /// Assumed smallest singular value, relative to the Frobenius norm. If there are
+    /// smaller ones, more steps are needed.
+    const SMALLEST: f64 = 1e-4;
+    /// Largest number of steps before the SVD is used instead.
+    const MAX_STEPS: usize = 7;
 
-    /// Room for r x r matrices.
+    /// Scratch memory for r x r matrices.
     pub(crate) fn new(r: usize) -> Self {
         let vectors = svd::ComputeSvdVectors::Full;
         let par = Par::Seq;
@@ -61,8 +60,8 @@ impl Polar {
         }
     }
 
-    /// Sets `out` to the orthogonal matrix nearest to `m`; false, with `out` as it
-    /// was, if `m` is zero or not finite.
+    /// Sets `out` to the orthogonal matrix nearest to `m`. Returns false, and leaves `out`
+    /// unchanged, if `m` is zero or not finite.
     pub(crate) fn factor(&mut self, m: &Mat<f64>, out: &mut Mat<f64>) -> bool {
         let norm = m.norm_l2();
         if !(norm > 0.0 && norm.is_finite()) {
@@ -71,19 +70,19 @@ impl Polar {
         self.halley(m, norm, out) || self.svd(m, out)
     }
 
-    /// By weighted Halley steps; false if they did not converge.
+    /// The polar factor by weighted Halley steps; false if they did not converge.
     fn halley(&mut self, m: &Mat<f64>, norm: f64, out: &mut Mat<f64>) -> bool {
         let (r, par) = (m.nrows(), Par::Seq);
         let stack = MemStack::new(&mut self.memory);
         let (x, y, gram) = (&mut self.x, &mut self.y, &mut self.gram);
-        // The transpose, so that the solve below has its right sides in columns.
+        // The transpose, so that the right-hand sides of the solve below are columns.
         for j in 0..r {
             for i in 0..r {
                 x[(i, j)] = m[(j, i)] / norm;
             }
         }
-        let mut low = Self::SMALL;
-        for _ in 0..Self::STEPS {
+        let mut low = Self::SMALLEST;
+        for _ in 0..Self::MAX_STEPS {
             let (half, full) = (BlockStructure::TriangularLower, BlockStructure::Rectangular);
             triangular::matmul(
                 &mut *gram,
@@ -135,7 +134,7 @@ impl Polar {
         false
     }
 
-    /// By the SVD: m = U S V' gives U V'. Also right for singular `m`.
+    /// The polar factor U V' by the SVD m = U S V'. Also correct for singular `m`.
     fn svd(&mut self, m: &Mat<f64>, out: &mut Mat<f64>) -> bool {
         let stack = MemStack::new(&mut self.memory);
         let (u, v) = (&mut self.x, &mut self.y);
@@ -155,7 +154,7 @@ impl Polar {
     }
 }
 
-/// The weights that raise the smallest singular value `l` the most.
+/// The weights that increase the smallest singular value `l` the most.
 fn weights(l: f64) -> (f64, f64, f64) {
     let l2 = l * l;
     let d = (4.0 * (1.0 - l2) / (l2 * l2)).cbrt();
@@ -215,7 +214,7 @@ mod tests {
             let mut q = Mat::zeros(20, 20);
             assert!(Polar::new(20).factor(&m, &mut q));
             assert_orthogonal(&q);
-            // Free where m vanishes, but it must still reach the nuclear norm.
+            // Not unique where m is singular, but the trace of q'm must equal the nuclear norm.
             let trace: f64 = (q.transpose() * &m).diagonal().column_vector().sum();
             assert!((trace - 15.0 - 5.0 * small).abs() < 1e-9);
         }

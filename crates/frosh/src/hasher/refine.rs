@@ -1,23 +1,23 @@
-//! Directions of the sketch, improved by the sample of rows. Not in the paper.
+//! Refines the directions of the sketch with the sample of rows. Not in the paper.
 //!
-//! **What it is.** A sketch of l = 2r rows keeps r directions; what else it had seen was subtracted by the shrinks.
-//! Where the spectrum is flat that is much: of 56 directions on sentence embeddings a seventh of their variance. The
-//! reservoir has lost nothing, but has few rows. With B the sketch of n rows, C the second moments of the sample and a
-//! the share of the mass that the shrinks have taken,
+//! **Equation.** A sketch of l = 2r rows keeps r directions; the shrinks subtract the rest. If the spectrum is flat, the
+//! rest is large: on sentence embeddings, 56 directions lost a seventh of their variance. The sample has lost
+//! nothing, but has few rows. With B the sketch of n rows, C the second moments of the sample and a the share of the
+//! mass that the shrinks removed,
 //!
 //! ```text
 //! M = B'B / n + a C
 //! ```
 //!
-//! is made of both. From the sketch's directions V one step of subspace iteration is taken, and the result is the best
-//! r directions for M in the span of V and M V (Rayleigh-Ritz). Since B'B V stays in the span of V, what M V adds to it
-//! comes from C V alone.
+//! combines both. One step of subspace iteration starts from the directions V of the sketch. The result is the best
+//! r directions for M in the span of V and M V (Rayleigh-Ritz). B'B V lies in the span of V, so only C V adds to the
+//! span.
 //!
-//! **Where we differ.** The paper takes V, and so do all rotations but [`Refined`](crate::Rotation::Refined). If the
-//! sketch has lost nothing, a is 0 and V stays.
+//! **Where we differ.** The paper uses V, and so do all rotations but [`Refined`](crate::Rotation::Refined). If the
+//! shrinks removed nothing, a is 0 and V does not change.
 //!
-//! **Cost.** Three products of s sampled rows with r directions (ITQ by itself needs one), s (2r)^2 for their moments,
-//! and an eigenproblem of size 2r.
+//! **Cost.** Three products of s sampled rows with r directions (ITQ needs one), s (2r)^2 for their moments, and an
+//! eigenproblem of order 2r.
 
 use crate::linalg::{self, product, single};
 use crate::pool::Pool;
@@ -26,14 +26,16 @@ use crate::sketch::frequent_directions::square_norm;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 
-/// What is shorter than this, relative to C V, is rounding of the sampled rows.
+/// Directions that are shorter than this, relative to C V, are rounding error of the sampled rows.
 const NOISE: f64 = 1e-4;
-/// Dimensions that a task works on, and sampled rows that are made double precision together.
+/// Dimensions that one task works on.
 const PIECE: usize = 64;
+/// Sampled rows that are converted to double precision at a time.
 const ROWS: usize = 512;
 
 impl Sketch {
-    /// The improved directions, and what the sampled rows have along them, for the principal directions and their values.
+    /// Refines the principal directions `old`, along which the sketch has scatter `values`. Returns the new directions, and
+    /// the projections of the sampled rows on them.
     pub(crate) fn refined(
         &self,
         pool: &Pool,
@@ -45,7 +47,7 @@ impl Sketch {
         let along_new = self.sample_along(pool, usize::MAX, single(new.as_ref()).as_ref());
         let (r, both) = (old.ncols(), old.ncols() + new.ncols());
 
-        // M between these directions; of a sum of products, the lower triangle is enough.
+        // M restricted to these directions; only the lower triangle is computed.
         let mut moments = Mat::<f64>::zeros(both, both);
         let samples = along_old.nrows();
         for from in (0..samples).step_by(ROWS) {
@@ -86,16 +88,16 @@ impl Sketch {
         (vectors, along)
     }
 
-    /// The share of the mass that shrinks have taken from the sketch.
+    /// The share of the mass that the shrinks removed.
     fn lost(&self) -> f64 {
         let (mass, kept) = (self.directions.inserted(), square_norm(self.sketched()));
         if mass > 0.0 { (1.0 - kept / mass).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Orthonormal columns that span what C V has outside of V; fewer than V where that is rounding.
+    /// An orthonormal basis of the part of C V outside the span of V, without directions that are rounding error.
     fn outside(&self, pool: &Pool, v: MatRef<'_, f64>, along: MatRef<'_, f32>) -> Mat<f64> {
         let (d, r) = v.shape();
-        // Only the span counts, so a power of two keeps products of huge or tiny rows inside single precision.
+        // Only the span matters, so scaling by a power of two prevents overflow and underflow of the products.
         let unit = 2f32.powi(-(along.norm_max().max(f32::MIN_POSITIVE).log2() as i32));
         let along = along * faer::Scale(unit);
         let mut moved = Mat::<f32>::zeros(d, r);
@@ -108,19 +110,19 @@ impl Sketch {
             });
         });
         let mut moved = Mat::from_fn(d, r, |i, j| f64::from(moved[(i, j)]));
-        let whole = moved.squared_norm_l2();
-        // Twice: of what is nearly all inside, once leaves more than rounding.
+        let total = moved.squared_norm_l2();
+        // Projected out twice: if C V lies nearly in the span of V, one pass leaves an error above rounding.
         for _ in 0..2 {
             let inside = product(v.transpose(), moved.as_ref());
             matmul(moved.as_mut(), Accum::Add, v, inside.as_ref(), -1.0, Par::Seq);
         }
-        let (squares, turn) = linalg::eigen(product(moved.transpose(), moved.as_ref()).as_ref());
-        let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * whole).count();
-        let scaled = Mat::from_fn(r, kept, |i, j| turn[(i, j)] / squares[j].sqrt());
+        let (squares, vectors) = linalg::eigen(product(moved.transpose(), moved.as_ref()).as_ref());
+        let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * total).count();
+        let scaled = Mat::from_fn(r, kept, |i, j| vectors[(i, j)] / squares[j].sqrt());
         linalg::thin_q(product(moved.as_ref(), scaled.as_ref()))
     }
 
-    /// B times these directions.
+    /// The product of B with the columns of `w`.
     fn sketch_along(&self, w: MatRef<'_, f64>) -> Mat<f64> {
         let n = self.sketched().len() / self.dim;
         let rows = MatRef::from_row_major_slice(self.sketched(), n, self.dim);
@@ -135,7 +137,7 @@ mod tests {
     use crate::random::{Purpose, Stream};
     use crate::{Config, Method, Rows, Sketcher};
 
-    /// Independent normal coordinates with variances that fall slowly, about a mean that is not 0.
+    /// Independent normal coordinates with slowly decreasing variances and mean 3.
     fn flat(n: usize, d: usize) -> Vec<f32> {
         let mut stream = Stream::new(5, Purpose::Sample, 0, 0);
         let value = |e: usize, z: f64| (z / (1.0 + (e % d) as f64).powf(0.4) + 3.0) as f32;
@@ -168,7 +170,7 @@ mod tests {
         assert!(error.norm_max() < 1e-9, "{}", error.norm_max());
     }
 
-    /// M in full, its step from V, and the best of the span.
+    /// Compares with the definition: the dense M, the step from V, and Rayleigh-Ritz in the span.
     #[test]
     fn directions_are_the_best_of_the_span() {
         for (d, l, method) in [(40, 24, Method::Frosh), (40, 40, Method::Osh), (9, 12, Method::Osh)]
@@ -221,8 +223,8 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_was_lost_or_nothing_is_left_the_span_stays() {
-        // Fewer rows than the sketch has, all directions there are, and rows that are all the same.
+    fn the_span_does_not_change_if_nothing_was_lost() {
+        // Fewer rows than the sketch holds, as many directions as dimensions, and rows that are all equal.
         for (data, d, l) in [(flat(20, 30), 30, 40), (flat(500, 8), 8, 16), (vec![2.0; 800], 8, 8)]
         {
             let sketch = sketch(&data, d, l, Method::Osh);

@@ -1,24 +1,24 @@
-//! Fits the distance [`estimator`] on sampled rows: quantiser ranges, and how much of
-//! the cross term lies beyond the directions.
+//! Fits the distance [`estimator`] to sampled rows: quantiser ranges and the residual coefficient beta.
 //!
-//! **Equation.** With x' and y' what the directions leave out of two centred rows, the cross term <x', y'> is near zero on
-//! average, and the estimate of a distance leaves it out. Not so for rows that are near each other: who agrees along the
-//! directions tends to agree beyond them. The coefficient
+//! **Equation.** Let x' and y' be the residuals of two centred rows outside the directions. Their cross term <x', y'> is
+//! near zero on average, so a simple estimate omits it. For near rows it is positive: rows that agree along the directions
+//! tend to agree outside them. The coefficient
 //!
 //! ```text
 //! beta = sum <x', y'> p / sum p^2,    p = g S |x'| / |u|
 //! ```
 //!
-//! over pairs of sampled rows that the estimate itself calls nearest (4 of 1,024 for each of 64) is how much of it goes
-//! along with g S. Pairs must be chosen by the estimate, since that is what a search does: chosen by their true distance they
-//! would promise too much. The gain of a row becomes g (1 + beta |x'| / |u|).
+//! is the least-squares slope of the cross term on p, over pairs of sampled rows that are nearest by the estimate itself
+//! (4 of 1,024 rows for each of 64 queries). Pairs are chosen by the estimate because a search ranks by it; pairs that
+//! are nearest by the true distance would give a beta that is too large. The gain of a row becomes
+//! g (1 + beta |x'| / |u|).
 //!
-//! **On trial.** The slope helps at the top of the list, where near-duplicates are, and costs further down, where pairs
-//! agree less beyond the directions than along them. Which of both counts more depends on the rows. So 128 further
-//! sampled rows ask for the others with the slope, with half of it and without it (`trial.rs`), and what has the best
-//! mean of recall@10 and recall@100 stays.
+//! **Trial.** beta improves the top of the result list, where near-duplicates are. It makes results further down
+//! worse, where pairs agree less outside the directions. Which effect is larger depends on the data. So beta, beta/2 and 0
+//! are tried with 128 other sampled rows as queries (`trial.rs`). The one with the best mean of recall@10 and recall@100
+//! is used.
 //!
-//! **Where we differ.** RaBitQ rotates all dimensions and leaves nothing out.
+//! **Where we differ.** RaBitQ keeps all dimensions, so it has no residual.
 //!
 //! **Cost.** Products of 2,048 sampled rows with the directions and with 128 of themselves, and of 1,024 with 64.
 
@@ -30,25 +30,26 @@ use crate::sketch::Sketch;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 
-/// Sampled rows that the slope is learned from.
+/// Sampled rows that beta is learned from.
 const ROWS: usize = 1024;
-/// How many of them are queries, and how many rows each of them finds.
+/// How many of them are queries, and how many nearest rows of each query are used.
 const QUERIES: usize = 64;
 const NEAR: usize = 4;
-/// Rows whose signed sums are computed together.
+/// Rows whose signed sums one task computes.
 const PIECE: usize = 512;
-/// How many neighbours the estimate should find: as many as a page of results shows, and as many as are re-ranked.
+/// Numbers of neighbours for which recall is measured: a typical page of results, and a typical number of candidates to
+/// re-rank.
 const DEPTHS: [usize; 2] = [10, 100];
 
-/// What is known of a sampled row: its squared length, its plain gain, and |x'| / |u|.
+/// A sampled row: its squared length, its gain with beta = 0, and |x'| / |u|.
 #[derive(Clone, Copy)]
-struct Known {
+struct SampledRow {
     square: f64,
     gain: f64,
     left_out: f64,
 }
 
-impl Known {
+impl SampledRow {
     fn new(square: f64, along: &[f32], share: f64) -> Self {
         let squares = along.iter().map(|u| f64::from(u * u)).sum();
         let gain = Factors::new(square, along, share, 0.0).gain;
@@ -60,19 +61,19 @@ impl Known {
     }
 }
 
-/// Scales for rows like these.
-fn scales_around(rows: &[Known], residual: f64) -> Option<Scales> {
+/// Fits the quantiser ranges to these rows.
+fn scales_around(rows: &[SampledRow], residual: f64) -> Option<Scales> {
     Scales::around(&rows.iter().map(|row| row.factors(residual)).collect::<Vec<_>>(), residual)
 }
 
 impl Sketch {
-    /// What the factors of rows are made with; none where there is no sample. The directions are the columns of `w`;
-    /// `share` is that of [`Factors::new`].
+    /// Fits the distance estimator; `None` without a sample. The directions are the columns of `w`; `share` is that
+    /// of [`Factors::new`].
     pub(crate) fn scales(&self, pool: &Pool, w: MatRef<'_, f32>, share: f64) -> Option<Scales> {
         self.scales_for(pool, w, share, &DEPTHS)
     }
 
-    /// The same, for who asks for so many neighbours.
+    /// Fits the distance estimator for these numbers of neighbours.
     fn scales_for(
         &self,
         pool: &Pool,
@@ -80,91 +81,95 @@ impl Sketch {
         share: f64,
         depths: &[usize],
     ) -> Option<Scales> {
-        // LSH's directions do not divide a row in what they hold and what they leave out.
+        // The directions of LSH are not orthonormal, so the residual outside them is not defined.
         if share < 1.0 || self.reservoir.len() < ROWS {
             let zero = vec![0f32; self.dim];
             let rows = self.project_sample(pool, trial::ROWS, w, |row, along| {
-                Known::new(estimator::square_norm(row, &zero), along, share)
+                SampledRow::new(estimator::square_norm(row, &zero), along, share)
             });
             return scales_around(&rows, 0.0);
         }
-        let (rows, along) = self.known_rows(pool, w, share);
+        let (rows, along) = self.sampled_rows(pool, w, share);
         let slope = self.slope(pool, &rows, along.as_ref());
         let slope = if slope > 0.0 {
-            self.tried(pool, &rows, along.as_ref(), slope, depths)
+            self.best_slope(pool, &rows, along.as_ref(), slope, depths)
         } else {
             slope
         };
         scales_around(&rows, slope)
     }
 
-    /// What is known of sampled rows, and what they have along the directions, a column for each.
-    fn known_rows(&self, pool: &Pool, w: MatRef<'_, f32>, share: f64) -> (Vec<Known>, Mat<f32>) {
+    /// The sampled rows, and their projections on the directions: a column for each row.
+    fn sampled_rows(
+        &self,
+        pool: &Pool,
+        w: MatRef<'_, f32>,
+        share: f64,
+    ) -> (Vec<SampledRow>, Mat<f32>) {
         let zero = vec![0f32; self.dim];
         let sample = self.project_sample(pool, trial::ROWS, w, |row, along| {
-            (Known::new(estimator::square_norm(row, &zero), along, share), along.to_vec())
+            (SampledRow::new(estimator::square_norm(row, &zero), along, share), along.to_vec())
         });
-        let (rows, along): (Vec<Known>, Vec<Vec<f32>>) = sample.into_iter().unzip();
+        let (rows, along): (Vec<SampledRow>, Vec<Vec<f32>>) = sample.into_iter().unzip();
         let along = Mat::from_fn(w.ncols(), rows.len(), |k, i| along[i][k]);
         (rows, along)
     }
 
-    /// Beta, from pairs of rows that the estimate calls near.
-    fn slope(&self, pool: &Pool, rows: &[Known], along: MatRef<'_, f32>) -> f64 {
+    /// Learns beta from pairs of rows that are nearest by the estimate.
+    fn slope(&self, pool: &Pool, rows: &[SampledRow], along: MatRef<'_, f32>) -> f64 {
         let along = along.subcols(0, ROWS);
         let queries = self.reservoir.map_parts(pool, &self.mean, QUERIES, <[f32]>::to_vec).concat();
         let queries = MatRef::from_column_major_slice(&queries, self.dim, QUERIES);
         let products = self.sample_along(pool, ROWS, queries);
-        let asked = along.subcols(0, QUERIES);
-        let inside = product(along.transpose(), asked);
-        let sums = signed_sums(pool, along, asked);
-        let (mut above, mut below) = (0f64, 0f64);
+        let query_projections = along.subcols(0, QUERIES);
+        let inside = product(along.transpose(), query_projections);
+        let sums = signed_sums(pool, along, query_projections);
+        let (mut numerator, mut denominator) = (0f64, 0f64);
         for j in 0..QUERIES {
             let mut found: Vec<(f64, usize)> = (0..ROWS)
                 .filter(|i| *i != j)
                 .map(|i| (rows[i].square - 2.0 * rows[i].gain * f64::from(sums[(i, j)]), i))
                 .collect();
             found.select_nth_unstable_by(NEAR, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            // In the order of rows, so that sums do not depend on how the nearest were found.
+            // Sorted by row, so that the order of the sums does not depend on the selection.
             let mut near: Vec<usize> = found[..NEAR].iter().map(|f| f.1).collect();
             near.sort_unstable();
             for i in near {
                 let left_out = f64::from(products[(i, j)]) - f64::from(inside[(i, j)]);
                 let predicted = rows[i].gain * f64::from(sums[(i, j)]) * rows[i].left_out;
-                above += left_out * predicted;
-                below += predicted * predicted;
+                numerator += left_out * predicted;
+                denominator += predicted * predicted;
             }
         }
-        if below > 0.0 { (above / below).clamp(0.0, 1.0) } else { 0.0 }
+        if denominator > 0.0 { (numerator / denominator).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// The slope, half of it or none: whichever finds most of the exact neighbours of further sampled rows.
-    fn tried(
+    /// `slope`, `slope / 2` or 0: the one with the best recall for other sampled rows as queries.
+    fn best_slope(
         &self,
         pool: &Pool,
-        rows: &[Known],
+        rows: &[SampledRow],
         along: MatRef<'_, f32>,
         slope: f64,
         depths: &[usize],
     ) -> f64 {
-        let asking = QUERIES..QUERIES + trial::QUERIES;
-        let Some(trial) = Trial::new(self, pool, asking, depths) else { return slope };
-        let asked = along.subcols(trial.asking().start, trial.asking().len());
-        let sums = signed_sums(pool, along, asked);
+        let queries = QUERIES..QUERIES + trial::QUERIES;
+        let Some(trial) = Trial::new(self, pool, queries.clone(), depths) else { return slope };
+        let sums = signed_sums(pool, along, along.subcols(queries.start, queries.len()));
         let slopes = [slope, slope / 2.0, 0.0];
         let scores = slopes.map(|slope| {
-            // By the factors as a byte holds them.
+            // With quantised factors, as a search has them.
             let Some(scales) = scales_around(rows, slope) else { return Vec::new() };
             let tables = scales.tables();
-            let kept = |row: &Known| {
+            let quantised = |row: &SampledRow| {
                 let mut byte = [0u8];
                 scales.encode(row.factors(slope), &mut byte);
                 tables.each_ref().map(|table| table[usize::from(byte[0])])
             };
-            let kept: Vec<[f32; 2]> = rows.iter().map(kept).collect();
+            let quantised: Vec<[f32; 2]> = rows.iter().map(quantised).collect();
             trial.recall(pool, |query, out| {
                 let sums = sums.col_as_slice(query);
-                for ((out, [norm, gain]), sum) in out.iter_mut().zip(&kept).zip(sums) {
+                for ((out, [norm, gain]), sum) in out.iter_mut().zip(&quantised).zip(sums) {
                     *out = norm * norm - 2.0 * gain * sum;
                 }
             })
@@ -173,15 +178,15 @@ impl Sketch {
     }
 }
 
-/// S of every row (rows of the result) for every query (columns): the sums of the queries' values along the directions,
-/// with the signs of the row's.
-fn signed_sums(pool: &Pool, along: MatRef<'_, f32>, asked: MatRef<'_, f32>) -> Mat<f32> {
+/// S of every row (rows of the result) and every query (columns): the sum of the query's projections with the signs of
+/// the row's projections.
+fn signed_sums(pool: &Pool, along: MatRef<'_, f32>, queries: MatRef<'_, f32>) -> Mat<f32> {
     let (bits, n) = along.shape();
-    let mut sums = Mat::zeros(n, asked.ncols());
+    let mut sums = Mat::zeros(n, queries.ncols());
     pool.each(linalg::row_pieces(sums.as_mut(), PIECE), |(from, to)| {
         let sign = |k, i| if along[(k, from + i)] > 0.0 { 1f32 } else { -1.0 };
         let signs = Mat::from_fn(bits, to.nrows(), sign);
-        matmul(to, Accum::Replace, signs.transpose(), asked, 1.0, Par::Seq);
+        matmul(to, Accum::Replace, signs.transpose(), queries, 1.0, Par::Seq);
     });
     sums
 }
@@ -198,7 +203,7 @@ mod tests {
     const DIM: usize = 24;
     const BITS: usize = 8;
 
-    /// 1,500 rows about so many centres; with 1,500 centres every row is by itself.
+    /// 1,500 rows in clusters around this many centres; with 1,500 centres no two rows share one.
     fn rows(centres: usize, spread: f64) -> Vec<f32> {
         let mut stream = Stream::new(3, Purpose::Sample, 0, 0);
         let centre: Vec<f64> = (0..centres * DIM).map(|_| stream.normal()).collect();
@@ -220,9 +225,9 @@ mod tests {
         a.iter().zip(b).map(|(x, y)| x * y).sum()
     }
 
-    /// The slope before it is tried.
+    /// The learned slope, before the trial.
     fn learned(sketch: &Sketch, hasher: &Hasher) -> f64 {
-        let (rows, along) = sketch.known_rows(&Pool::ONE, columns(hasher), 1.0);
+        let (rows, along) = sketch.sampled_rows(&Pool::ONE, columns(hasher), 1.0);
         sketch.slope(&Pool::ONE, &rows, along.as_ref())
     }
 
@@ -230,8 +235,8 @@ mod tests {
         MatRef::from_column_major_slice(&hasher.directions, hasher.dim(), hasher.bits())
     }
 
-    /// The definition, row by row.
-    fn slowly(sketch: &Sketch, hasher: &Hasher) -> f64 {
+    /// The slope by definition, one row at a time.
+    fn slope_by_definition(sketch: &Sketch, hasher: &Hasher) -> f64 {
         let sample = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, ROWS, <[f32]>::to_vec);
         let double = |x: &f32| f64::from(*x);
         let sample: Vec<f64> = sample.concat().iter().map(double).collect();
@@ -239,7 +244,7 @@ mod tests {
         let w: Vec<Vec<f64>> =
             (0..BITS).map(|k| hasher.direction(k).iter().map(double).collect()).collect();
         let u: Vec<Vec<f64>> = x.iter().map(|x| w.iter().map(|w| dot(x, w)).collect()).collect();
-        let (mut above, mut below) = (0.0, 0.0);
+        let (mut numerator, mut denominator) = (0.0, 0.0);
         for y in 0..QUERIES {
             let mut pairs: Vec<[f64; 3]> = (0..ROWS)
                 .filter(|i| *i != y)
@@ -254,20 +259,20 @@ mod tests {
                 .collect();
             pairs.sort_by(|a, b| a[0].total_cmp(&b[0]));
             for [_, left_out, p] in &pairs[..NEAR] {
-                above += left_out * p;
-                below += p * p;
+                numerator += left_out * p;
+                denominator += p * p;
             }
         }
-        above / below
+        numerator / denominator
     }
 
     #[test]
-    fn near_rows_agree_beyond_the_directions_as_much_as_they_do() {
+    fn the_slope_equals_its_definition() {
         let found = [(1500, 0.0), (100, 0.3), (30, 0.1)].map(|(centres, spread)| {
             let sketch = sketch(&rows(centres, spread), Method::Frosh);
             let hasher = sketch.hasher_with(BITS, Rotation::Random).unwrap();
             let got = learned(&sketch, &hasher);
-            let want = slowly(&sketch, &hasher).clamp(0.0, 1.0);
+            let want = slope_by_definition(&sketch, &hasher).clamp(0.0, 1.0);
             assert!((got - want).abs() < 1e-4, "{centres} centres: {got}, {want} by definition");
             let again = Hasher::from_bytes(&hasher.to_bytes()).unwrap();
             assert_eq!((again.scales(), again.id()), (hasher.scales(), hasher.id()));
@@ -302,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn lsh_and_small_samples_have_nothing_beyond() {
+    fn lsh_and_small_samples_have_no_residual_coefficient() {
         let data = rows(30, 0.1);
         let lsh = sketch(&data, Method::Lsh).hasher_with(BITS, Rotation::None).unwrap();
         assert_eq!(lsh.scales().unwrap().residual(), 0.0);
@@ -324,7 +329,7 @@ mod tests {
         (0..rows * WIDE).map(|e| value(e, stream.normal())).collect()
     }
 
-    /// The recall of a model with these scales, for queries that it has not seen.
+    /// The recall of a model with these scales, for queries that it was not learned from.
     fn recall(hasher: &Hasher, scales: Scales, base: &[f32], queries: &[f32], k: usize) -> f64 {
         let of = |data| Rows::new(data, WIDE).unwrap();
         let (facts, mean) = (hasher.facts, hasher.mean.clone());
@@ -342,10 +347,10 @@ mod tests {
             .unwrap()
     }
 
-    /// The slope brings near-duplicates to the top, and what comes behind them out of order.
+    /// The slope improves the order of near-duplicates at the top, and makes the order further down worse.
     #[test]
     fn the_choice_follows_the_depth() {
-        // All rows are sampled; one in five is.
+        // In the first case all rows are sampled, in the second one in five.
         for (rows, groups, shallow, deep) in [(4000, 400, 10, 100), (20_000, 400, 50, 500)] {
             let base = duplicates(rows, groups, 4);
             let mut sketcher = Sketcher::new(Config::new(WIDE).sketch_rows(32)).unwrap();
@@ -361,7 +366,7 @@ mod tests {
             });
             assert_eq!(on.residual(), learned(&sketch, &hasher), "{rows} rows, depth {shallow}");
             assert_eq!(off.residual(), 0.0, "{rows} rows, depth {deep}");
-            // What the sample said is true of the whole base.
+            // The result on the sample also holds for the entire base.
             let queries = duplicates(400, groups, 5);
             let recall = |scales, k| recall(&hasher, scales, &base, &queries, k);
             let at_top = [on, off].map(|scales| recall(scales, shallow));

@@ -1,25 +1,22 @@
 //! Rotations of the learned directions: `W <- W R` with an orthogonal r x r matrix R.
 //!
-//! PCA puts most of the variance into few coordinates, yet every bit weighs the
-//! same in a Hamming distance. A rotation keeps the subspace and spreads the
-//! variance over the bits. With V the s x r centred PCA coordinates of a sample and
-//! lambda their variances, the choices are
+//! PCA puts most of the variance into few coordinates, but every bit has the same weight in a Hamming distance. A
+//! rotation keeps the subspace and spreads the variance over the bits. With V the s x r centred PCA coordinates of a
+//! sample and lambda their variances, the choices are
 //!
 //! ```text
 //! random      R is Haar distributed
 //! isotropic   all diagonal entries of R' diag(lambda) R are equal
 //! itq         min ||B - V R||_F over orthogonal R and sign matrices B
-//! refined     itq, after the directions themselves were improved (`refine.rs`)
+//! refined     itq, with refined directions (`refine.rs`)
 //! ```
 //!
-//! Where we differ: isotropic hashing uses the finite Givens method, exact after at
-//! most r - 1 plane rotations, in place of lift-and-projection or a gradient flow.
-//! ITQ takes the polar factor of V'B in place of an SVD of B'V: the same matrix in
-//! about half the time.
-//! All factorisations run on one thread, and ITQ adds up fixed blocks of rows in a
-//! fixed order, so the result does not depend on the number of threads.
+//! **Where we differ** from the literature. Isotropic hashing (Kong and Li, 2012) uses plane rotations, at most r - 1
+//! of them, in place of lift-and-projection or a gradient flow. ITQ (Gong and Lazebnik, 2011) takes the polar factor
+//! of V'B in place of an SVD of B'V, which is the same matrix in about half the time. All factorisations run on one thread,
+//! and ITQ sums over fixed blocks of rows in a fixed order, so the result does not depend on the number of threads.
 //!
-//! Cost: r^3 for random and isotropic; s r^2 + r^3 per round of ITQ.
+//! **Cost.** r^3 for random and isotropic; s r^2 + r^3 for each round of ITQ.
 
 use crate::hasher::polar::Polar;
 use crate::linalg;
@@ -31,22 +28,35 @@ use faer::{Mat, MatRef, Par, unzip, zip};
 use rayon::prelude::*;
 
 /// How the principal directions are rotated before signs are taken.
+///
+/// ```
+/// use frosh::{Config, Rotation, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(Rows::new(&data, 32)?)?;
+/// let sketch = sketcher.finish();
+/// assert_eq!(sketch.default_rotation(16), Rotation::Refined); // the sample has 200 rows
+/// let hasher = sketch.hasher_with(16, "itq".parse()?)?;
+/// assert_eq!(hasher.rotation(), Rotation::Itq);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rotation {
-    /// Keep the principal directions. Bits of small variance count as much as those
-    /// of large variance, so this gets worse as bits are added.
+    /// No rotation, as the paper prints it. Bits of small variance count as much as those of large variance, so
+    /// more bits can make codes worse.
     None,
-    /// A uniformly random rotation: no data needed, and hard to beat.
+    /// A uniformly random rotation. Needs no data. O(r^3) time for r bits.
     Random,
-    /// A rotation after which all bits have the same variance. Needs the
-    /// eigenvalues only.
+    /// A rotation after which all bits have the same variance (isotropic hashing). Needs the eigenvalues only.
+    /// O(r^3) time.
     Isotropic,
-    /// Iterative quantisation: fits a sample of points to the corners of the cube.
-    /// Usually the best on image features, not always.
+    /// Iterative quantisation (ITQ): rotates the sampled rows towards the corners of a cube. O(s r^2 + r^3) time
+    /// for each of at most 50 rounds, with s sampled rows.
     Itq,
-    /// Iterative quantisation of directions that were first improved by the same sample:
-    /// no longer those of the sketch alone, but nearer to the data's where its spectrum is flat.
+    /// ITQ with directions that were first refined by the sample. They capture more variance than those of the
+    /// sketch if the spectrum is flat. Takes two more products of the sample with r directions than ITQ, and an
+    /// eigenproblem of order 2r.
     Refined,
 }
 
@@ -60,9 +70,9 @@ names!(
     Refined => "refined"
 );
 
-/// A Haar-distributed orthogonal matrix: Q of the QR of a Gaussian matrix.
+/// A Haar-distributed orthogonal matrix: Q of the QR factorisation of a Gaussian matrix.
 pub(crate) fn random(r: usize, stream: &mut Stream) -> Mat<f64> {
-    // A plain loop fixes the order of the draws: column by column.
+    // An explicit loop fixes the order of the draws: column by column.
     let mut a = Mat::zeros(r, r);
     for j in 0..r {
         for i in 0..r {
@@ -74,11 +84,11 @@ pub(crate) fn random(r: usize, stream: &mut Stream) -> Mat<f64> {
 
 /// A rotation R that makes all diagonal entries of `R' diag(eigenvalues) R` equal.
 ///
-/// Starts at a random rotation for mixing. Each step turns the plane of the largest
-/// and the smallest diagonal entry until the one nearer to the mean reaches it.
-/// Eigenvalues must not be negative; if none is positive, R stays random.
+/// Starts from a random rotation. Each step rotates the plane of the largest and the
+/// smallest diagonal entry until the one nearer to the mean is equal to it.
+/// Eigenvalues must not be negative; if none is positive, R is the random rotation.
 pub(crate) fn isotropic(eigenvalues: &[f64], stream: &mut Stream) -> Mat<f64> {
-    /// Allowed distance of a diagonal entry from the mean, relative to the mean.
+    /// Largest accepted difference of a diagonal entry from the mean, relative to the mean.
     const TOLERANCE: f64 = 1e-11;
     let r = eigenvalues.len();
     let mut rotation = random(r, stream);
@@ -86,13 +96,12 @@ pub(crate) fn isotropic(eigenvalues: &[f64], stream: &mut Stream) -> Mat<f64> {
     if !(max > 0.0 && max.is_finite()) {
         return rotation;
     }
-    // Dividing by the maximum first keeps the sum from overflowing; afterwards the
-    // mean is 1.
+    // Division by the maximum prevents overflow of the sum; then values are scaled to mean 1.
     let mean = eigenvalues.iter().map(|x| x / max).sum::<f64>() / r as f64;
     let lambda: Vec<f64> = eigenvalues.iter().map(|x| x / max / mean).collect();
     let mut scaled = Mat::zeros(r, r);
     let mut sigma = Mat::zeros(r, r);
-    // One pass is exact up to rounding, which the next one removes.
+    // One pass is exact up to rounding; the next pass corrects the rounding error.
     for _ in 0..4 {
         scaled.copy_from(&rotation);
         for column in scaled.col_iter_mut() {
@@ -113,7 +122,7 @@ pub(crate) fn isotropic(eigenvalues: &[f64], stream: &mut Stream) -> Mat<f64> {
     rotation
 }
 
-/// One Givens step of [`isotropic`]; false if the diagonal is already all ones.
+/// One Givens rotation of [`isotropic`]; false if all diagonal entries are 1.
 fn equalise(sigma: &mut Mat<f64>, rotation: &mut Mat<f64>, tolerance: f64) -> bool {
     let r = sigma.nrows();
     let excess = |i: usize| sigma[(i, i)] - 1.0;
@@ -130,11 +139,11 @@ fn equalise(sigma: &mut Mat<f64>, rotation: &mut Mat<f64>, tolerance: f64) -> bo
     if !(above.max(-below) > tolerance && above > 0.0 && below < 0.0) {
         return false;
     }
-    // Entry i reaches 1; the other one stays on its side of 1 and takes the rest.
+    // Entry i becomes 1; entry j stays on its side of 1, since the trace does not change.
     let (i, j) = if above <= -below { (high, low) } else { (low, high) };
     let (near, far, cross) = (excess(i), excess(j), sigma[(i, j)]);
-    // Root of least size of far t^2 - 2 cross t + near = 0, free of cancellation.
-    // `near` and `far` have opposite signs, so it is real.
+    // The smaller root of far t^2 - 2 cross t + near = 0, in a form without cancellation.
+    // It is real, because `near` and `far` have opposite signs.
     let root = (cross * cross - near * far).sqrt();
     let t = near / (cross + root.copysign(cross));
     let cos = 1.0 / (1.0 + t * t).sqrt();
@@ -146,7 +155,7 @@ fn equalise(sigma: &mut Mat<f64>, rotation: &mut Mat<f64>, tolerance: f64) -> bo
         sigma[(i, k)] = cos * x - sin * y;
         sigma[(j, k)] = sin * x + cos * y;
     }
-    // Said exactly, so that every step leaves one entry fewer to do.
+    // Set exactly, so that every step reduces the number of entries that differ from 1.
     sigma[(i, i)] = 1.0;
     true
 }
@@ -160,10 +169,10 @@ fn rotate_columns(a: &mut Mat<f64>, i: usize, j: usize, cos: f64, sin: f64) {
     }
 }
 
-/// Rows per block of [`itq`]. Part of the result: it fixes the order of the sums.
+/// Rows of a block of [`itq`]. It fixes the order of the sums, so another value would change results.
 const BLOCK: usize = 512;
 
-/// Rows of the sample that one task works on, with its own scratch.
+/// Sampled rows that one task works on, with scratch memory.
 struct Block<'a> {
     points: MatRef<'a, f32>,
     signs: Mat<f32>,
@@ -185,11 +194,11 @@ impl Block<'_> {
     }
 }
 
-/// Iterative quantisation of the rows of `sample`: centred points after projection.
+/// Iterative quantisation of `sample`: rows V, centred and projected.
 ///
-/// Each round takes the nearest cube corners `B = sign(V R)`, with 0 counted as +1,
-/// and then the rotation that brings V closest to them, the orthogonal polar factor
-/// of V'B. Neither step can increase `||B - V R||_F`. Stops early at a fixed point.
+/// Each round computes the nearest cube corners `B = sign(V R)`, with 0 counted as +1,
+/// and then the rotation R that minimises `||B - V R||_F`, the orthogonal polar factor
+/// of V'B. Neither step can increase the objective. Stops early at a fixed point.
 pub(crate) fn itq(sample: MatRef<'_, f32>, stream: &mut Stream, iterations: usize) -> Mat<f64> {
     let (s, r) = sample.shape();
     let mut rotation = random(r, stream);
@@ -212,11 +221,11 @@ pub(crate) fn itq(sample: MatRef<'_, f32>, stream: &mut Stream, iterations: usiz
         let tasks = blocks.par_iter_mut();
         tasks.for_each(|block| block.update(&single));
         sum.fill(0.0);
-        // In block order, whoever finished first. Within a block f32 is enough.
+        // Always in block order. Within a block, single precision is sufficient.
         for block in &blocks {
             zip!(&mut sum, &block.product).for_each(|unzip!(x, y)| *x += f64::from(*y));
         }
-        // Equal sums give equal rotations from here on. All zero: nothing to fit.
+        // Equal sums would give equal rotations in all further rounds. If all sums are zero, there is nothing to fit.
         if sum == last || !polar.factor(&sum, &mut rotation) {
             break;
         }
@@ -254,19 +263,19 @@ mod tests {
         let (s, r) = sample.shape();
         let v = Mat::from_fn(s, r, |i, j| f64::from(sample[(i, j)]));
         let vr = v * rotation;
-        // The nearest corner is at distance |1 - |x|| in each coordinate.
+        // In each coordinate, the nearest corner is at distance |1 - |x||.
         vr.col_iter().flat_map(|c| c.iter()).map(|x| (1.0 - x.abs()).powi(2)).sum()
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn names_parse_to_their_variants() {
         for name in Rotation::NAMES {
             assert_eq!(name.parse::<Rotation>().unwrap().as_str(), *name);
         }
         let error = "ITQ".parse::<Rotation>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "\"ITQ\" is no rotation; use one of none, random, isotropic, itq, refined"
+            "\"ITQ\" is not a rotation; use one of none, random, isotropic, itq, refined"
         );
     }
 
@@ -281,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Under the Haar law an entry x has E x = 0, E x^2 = 1/r and
+    /// Under the Haar distribution an entry x has E x = 0, E x^2 = 1/r and
     /// E x^4 = 3/(r (r + 2)), and the trace has mean 0 and variance 1.
     #[test]
     fn random_is_haar() {
@@ -350,7 +359,7 @@ mod tests {
                 let q = itq(v.as_ref(), &mut stream(2), iterations);
                 assert_orthogonal(&q);
                 let now = itq_objective(v.as_ref(), &q);
-                // The signs are taken in single precision.
+                // The tolerance is for signs in single precision.
                 assert!(now <= last * (1.0 + 1e-6), "{now} after {last}");
                 assert!(iterations > 1 || now < 0.999 * last);
                 last = now;
@@ -370,7 +379,7 @@ mod tests {
         assert_eq!(one, run(3, v.as_ref()));
         let one_by_rows = run(1, rows.transpose());
         assert_eq!(one_by_rows, run(3, rows.transpose()));
-        // Another layout may sum in another order: near, not equal.
+        // Another memory layout may sum in another order, so results are close but not equal.
         let (a, b) = (itq_objective(v.as_ref(), &one), itq_objective(v.as_ref(), &one_by_rows));
         assert!((a - b).abs() < 1e-2 * a);
         let reversed = run(1, v.as_ref().reverse_rows());

@@ -1,4 +1,4 @@
-//! What the file of a [`Hasher`] holds: the model.
+//! File contents of a [`Hasher`]. `docs/file-format.md` describes them.
 
 use crate::error::Result;
 use crate::hasher::estimator::{LogScale, Scales};
@@ -59,7 +59,7 @@ impl Saved for Hasher {
         let mean = file.f64s("mean", &[Some(dim)])?;
         let w = file.f32s("projection", &[Some(dim), Some(bits)])?;
         let directions = (0..bits).flat_map(|k| w.iter().skip(k).step_by(bits)).copied().collect();
-        // Models of before there were factors have no scales.
+        // Models of releases before there were factors have no scales.
         let scales = match file.optional("norm_low") {
             None => None,
             Some(_) => {
@@ -67,7 +67,7 @@ impl Saved for Hasher {
                     Ok(LogScale { low: file.fact(low)?, high: file.fact(high)? })
                 };
                 let norm = range("norm_low", "norm_high")?;
-                // Earlier models keep a byte for each factor.
+                // Models of earlier releases use one byte for each of the two factors.
                 let scales = match file.optional("gain_low") {
                     None => Scales::Joint {
                         norm,

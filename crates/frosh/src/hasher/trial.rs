@@ -1,22 +1,22 @@
-//! A ranking on trial: some sampled rows ask for the others, and what the ranking finds is compared with their exact
-//! neighbours. Choices that a model makes by itself are made so, on the rows of its own stream.
+//! Measures the recall of a ranking on the sample: some sampled rows are held out as queries, and the others are the base.
+//! The fit uses it to choose between alternatives.
 //!
-//! **Measure.** Of the sampled rows some ask, and all others are the base. A query's recall at depth k is the share of
-//! its k exact nearest that are among the first k of the ranking; a query's score is the mean of that over some depths.
+//! **Measure.** The recall of a query at depth k is the share of its k exact nearest rows that are among the first k
+//! of the ranking. The score of a query is the mean of its recall over some depths.
 //!
-//! **Depth.** The sample has n of the N rows of the stream, so who asks for the k nearest of N asks for about k n / N
-//! rows of the sample. Depths are given for the stream and converted; at least one row is asked for. A sample cannot show
-//! what only happens nearer than its own nearest rows.
+//! **Depth.** The base has n of the N rows of the stream, so the k nearest of N rows correspond to about k n / N rows of
+//! the base. Depths are given for the stream and converted, to at least 1. A sample cannot measure effects at smaller
+//! distances than those between sampled rows.
 //!
-//! **Choice.** The alternatives answer the same queries, so their scores are compared query by query ([`choose`]).
-//! The first one is the default: another takes its place only if it is better by more than the standard error.
+//! **Choice.** All alternatives have the same queries, so their scores are compared for each query ([`choose`]). The
+//! first alternative is the default. Another one replaces it only if it is better by more than the standard error.
 //!
-//! **Where we differ** from [`RankedEvaluation`](crate::RankedEvaluation), which measures a finished model on a base of
-//! any size: here nothing is encoded, the ranking is any function of pairs of sampled rows, and truth is computed once
-//! for all alternatives.
+//! **Where we differ** from [`RankedEvaluation`](crate::RankedEvaluation), which measures a model on a base of any
+//! size: nothing is encoded here, the ranking is any function of pairs of sampled rows, and the exact neighbours are
+//! computed once for all alternatives.
 //!
-//! **Cost.** A product of the sampled rows with those that ask, 2 d operations a pair. For each alternative, a score
-//! for each pair and a selection.
+//! **Cost.** A product of the sampled rows with the queries, 2 d operations a pair. For each alternative, a score for
+//! each pair and a selection.
 
 use crate::hasher::estimator;
 use crate::pool::Pool;
@@ -24,35 +24,35 @@ use crate::sketch::Sketch;
 use faer::MatRef;
 use std::ops::Range;
 
-/// Most sampled rows that take part.
+/// Largest number of sampled rows that are used.
 pub(crate) const ROWS: usize = 2048;
-/// How many of them ask.
+/// Number of queries among them.
 pub(crate) const QUERIES: usize = 128;
 
-/// The queries, and what is true of them.
+/// Held-out queries, and their exact neighbours.
 pub(crate) struct Trial {
-    /// Sampled rows that take part.
+    /// Number of sampled rows that are used.
     rows: usize,
-    /// Which of them ask; all others are the base.
-    asking: Range<usize>,
-    /// How deep it is looked, in rows of the sample, ascending.
+    /// Which of them are queries; all others are the base.
+    queries: Range<usize>,
+    /// Depths in rows of the base, ascending.
     depths: Vec<usize>,
-    /// For each query as many of its exact nearest as the last depth, nearest first.
+    /// The exact nearest rows of each query, nearest first, up to the largest depth.
     nearest: Vec<Vec<u32>>,
 }
 
 impl Trial {
-    /// The sampled rows in `asking` ask for the others. `depths` are numbers of nearest rows among all rows that the
-    /// sketch has seen. `None` where the sample is too small for a base of more rows than there are queries.
+    /// Uses the sampled rows in `queries` as queries, and the others as the base. `depths` are numbers of nearest rows
+    /// among all rows of the stream. `None` if the base would not have more rows than there are queries.
     pub(crate) fn new(
         sketch: &Sketch,
         pool: &Pool,
-        asking: Range<usize>,
+        queries: Range<usize>,
         depths: &[usize],
     ) -> Option<Self> {
         let rows = sketch.reservoir.len().min(ROWS);
-        let base = rows.checked_sub(asking.len()).filter(|base| *base > asking.len())?;
-        if asking.is_empty() || asking.end > rows || depths.is_empty() {
+        let base = rows.checked_sub(queries.len()).filter(|base| *base > queries.len())?;
+        if queries.is_empty() || queries.end > rows || depths.is_empty() {
             return None;
         }
         let share = base as f64 / sketch.rows as f64;
@@ -62,16 +62,16 @@ impl Trial {
         depths.dedup();
 
         let dim = sketch.dim;
-        let first = sketch.reservoir.map_parts(pool, &sketch.mean, asking.end, <[f32]>::to_vec);
+        let first = sketch.reservoir.map_parts(pool, &sketch.mean, queries.end, <[f32]>::to_vec);
         let first = first.concat();
-        let queries =
-            MatRef::from_column_major_slice(&first[asking.start * dim..], dim, asking.len());
+        let columns =
+            MatRef::from_column_major_slice(&first[queries.start * dim..], dim, queries.len());
         let zero = vec![0f32; dim];
-        let pairs = sketch.project_sample(pool, rows, queries, |row, products| {
+        let pairs = sketch.project_sample(pool, rows, columns, |row, products| {
             (estimator::square_norm(row, &zero) as f32, products.to_vec())
         });
-        let mut trial = Self { rows, asking, depths, nearest: Vec::new() };
-        // The query's own length is the same for all rows.
+        let mut trial = Self { rows, queries, depths, nearest: Vec::new() };
+        // Without the squared length of the query, which is the same for all rows.
         trial.nearest = trial.each(pool, |query, distances| {
             for (distance, (square, products)) in distances.iter_mut().zip(&pairs) {
                 *distance = square - 2.0 * products[query];
@@ -80,13 +80,8 @@ impl Trial {
         Some(trial)
     }
 
-    /// Which of the sampled rows ask.
-    pub(crate) fn asking(&self) -> Range<usize> {
-        self.asking.clone()
-    }
-
-    /// The score of a ranking for each query. `rank` gets the number of a query, from 0, and fills in a value for each
-    /// sampled row, the smaller the nearer; those of rows that ask are not looked at.
+    /// The score of a ranking for each query. `rank` is called with the number of a query, from 0, and writes a value for
+    /// each sampled row, smaller for nearer rows; values of query rows are ignored.
     pub(crate) fn recall(&self, pool: &Pool, rank: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f64> {
         let found = self.each(pool, rank);
         let mut place = vec![u32::MAX; self.rows];
@@ -106,12 +101,11 @@ impl Trial {
         found.iter().zip(&self.nearest).map(one).collect()
     }
 
-    /// For each query, the first rows of the base by what `rank` gives them, as many as the last depth; equal ones by
-    /// their number.
+    /// For each query, the first rows of the base by the values of `rank`, up to the largest depth; ties by row number.
     fn each(&self, pool: &Pool, rank: impl Fn(usize, &mut [f32]) + Sync) -> Vec<Vec<u32>> {
         let deepest = self.depths[self.depths.len() - 1];
-        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.asking.len()];
-        // A few tasks for each thread, so that buffers are made seldom.
+        let mut found: Vec<Vec<u32>> = vec![Vec::new(); self.queries.len()];
+        // A few tasks for each thread, so that few buffers are allocated.
         let size = found.len().div_ceil(4 * pool.threads());
         let jobs = found.chunks_mut(size).enumerate().collect();
         pool.each(jobs, |(job, found): (usize, &mut [Vec<u32>])| {
@@ -121,7 +115,7 @@ impl Trial {
                 keys.clear();
                 let base = values.iter().zip(0u32..);
                 keys.extend(
-                    base.filter(|(_, row)| !self.asking.contains(&(*row as usize)))
+                    base.filter(|(_, row)| !self.queries.contains(&(*row as usize)))
                         .map(|(value, row)| key(*value, row)),
                 );
                 if deepest < keys.len() {
@@ -136,15 +130,15 @@ impl Trial {
     }
 }
 
-/// A number that orders as (value, row) does.
+/// An integer with the same order as (value, row).
 fn key(value: f32, row: u32) -> u64 {
     let bits = value.to_bits();
     let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
     u64::from(ordered) << 32 | u64::from(row)
 }
 
-/// The number of the best of some alternatives, by their scores for the same queries: the first, unless another is
-/// above it by more than the standard error of their difference. Of several such ones, the one with the best mean.
+/// The index of the best alternative, by scores for the same queries. It is the first one, unless the mean of another is
+/// higher by more than the standard error of the difference; of several such alternatives, the one with the highest mean.
 pub(crate) fn choose(scores: &[Vec<f64>]) -> usize {
     let Some((first, others)) = scores.split_first() else { return 0 };
     let n = first.len() as f64;
@@ -178,22 +172,21 @@ mod tests {
         sketcher.finish()
     }
 
-    /// Who ranks by the exact distances finds all, who ranks by their opposites nothing, and the rows that ask are never
-    /// among those found.
+    /// A ranking by exact distances has recall 1, one by negated distances recall 0. Queries are never in the results.
     #[test]
-    fn truth_is_that_of_the_exact_search() {
+    fn neighbours_equal_those_of_the_exact_search() {
         let sketch = sketch(600, 600);
         let rows = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, 600, <[f32]>::to_vec);
         let rows = rows.concat();
-        let (asking, depths) = (20..50, [1, 10, 40]);
-        let trial = Trial::new(&sketch, &Pool::ONE, asking.clone(), &depths).unwrap();
+        let (queries, depths) = (20..50, [1, 10, 40]);
+        let trial = Trial::new(&sketch, &Pool::ONE, queries.clone(), &depths).unwrap();
         // 570 of 600 rows are the base.
         assert_eq!((trial.rows, trial.depths.clone()), (600, vec![1, 10, 38]));
 
         let of = |data| Rows::new(data, DIM).unwrap();
-        let (before, rest) = rows.split_at(asking.start * DIM);
-        let (asked, after) = rest.split_at(asking.len() * DIM);
-        let mut search = ExactSearch::new(of(asked), 38, Metric::L2).unwrap();
+        let (before, rest) = rows.split_at(queries.start * DIM);
+        let (held_out, after) = rest.split_at(queries.len() * DIM);
+        let mut search = ExactSearch::new(of(held_out), 38, Metric::L2).unwrap();
         search.push(of(before)).unwrap();
         search.push(of(after)).unwrap();
         let number = |id: u64| id as u32 + if id < 20 { 0 } else { 30 };
@@ -217,7 +210,7 @@ mod tests {
             out.iter_mut().for_each(|x| *x = -*x);
         };
         assert_eq!(trial.recall(&pool, opposite), vec![0.0; 30]);
-        // A ranking that has every second of the nearest far away.
+        // A ranking that moves every second exact neighbour to the end.
         let half = |query: usize, out: &mut [f32]| {
             exact(query, out);
             want[query].iter().skip(1).step_by(2).for_each(|row| out[*row as usize] = f32::MAX);
@@ -228,23 +221,23 @@ mod tests {
     }
 
     #[test]
-    fn depths_are_those_of_the_stream() {
+    fn depths_are_converted_from_stream_to_base() {
         let sketch = sketch(4000, 1000);
-        let depths = |asked: &[usize]| {
-            Trial::new(&sketch, &Pool::ONE, 0..200, asked).map(|trial| trial.depths)
+        let depths = |of_stream: &[usize]| {
+            Trial::new(&sketch, &Pool::ONE, 0..200, of_stream).map(|trial| trial.depths)
         };
         // 800 of 4,000 rows are the base: one in five.
         assert_eq!(depths(&[100, 1, 10]).unwrap(), [1, 2, 20]);
         assert_eq!(depths(&[1, 2]).unwrap(), [1]);
         assert_eq!(depths(&[1_000_000]).unwrap(), [800]);
         assert!(depths(&[]).is_none());
-        for asking in [0..0, 900..1001, 0..500] {
-            assert!(Trial::new(&sketch, &Pool::ONE, asking, &[10]).is_none());
+        for queries in [0..0, 900..1001, 0..500] {
+            assert!(Trial::new(&sketch, &Pool::ONE, queries, &[10]).is_none());
         }
     }
 
     #[test]
-    fn the_first_stays_unless_another_is_surely_better() {
+    fn the_first_is_chosen_unless_another_is_significantly_better() {
         let alike = vec![0.5; 100];
         let noisy = |by: f64| -> Vec<f64> {
             (0..100).map(|i| 0.5 + by + if i % 2 == 0 { 0.3 } else { -0.3 }).collect()

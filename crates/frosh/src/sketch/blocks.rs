@@ -1,14 +1,15 @@
-//! Two blocks side by side: while one thread brings its block into the sketch, another compresses the next.
+//! Two blocks in parallel: while one thread appends its compressed block to the sketch, another thread compresses the
+//! next block.
 //!
-//! What a block becomes depends on its rows, its number and the reference that is subtracted from its rows, and the
-//! [reference](crate::sketch::centering) is the mean of one block earlier than the last. So a block and its successor can be
-//! compressed at the same time; they join the sketch in their order. Nothing depends on which thread did what, and the
-//! result is that of one block after the other.
+//! A compressed block depends on its rows, its block number and the reference that is subtracted from its rows. The
+//! [reference](crate::sketch::centering) is the mean before the previous block. So a block and its successor can be
+//! compressed at the same time. They are appended to the sketch in stream order, and the result is the same bytes as
+//! with one thread. A thread that waits for its turn helps with the shrink of the other thread.
 //!
-//! Threads that share a block instead each read a part of every row, which memory is slow to deliver: two of them were
-//! hardly faster than one. Where rows come in batches of less than two blocks, that is still what happens.
+//! The alternative is that threads share a block and each reads a range of columns. Such short reads use memory
+//! bandwidth badly: two threads were 1.0 to 1.4 times as fast as one. Batches of less than two blocks still use it.
 //!
-//! **Cost.** A second accumulator, l/2 rows, while rows come in such numbers.
+//! **Cost.** A second accumulator of l/2 rows, if batches have at least two blocks.
 
 use crate::arch;
 use crate::pool::Pool;
@@ -19,16 +20,17 @@ use crate::sketch::frequent_directions::FrequentDirections;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Blocks that are compressed at the same time.
-const SIDE_BY_SIDE: usize = 2;
+/// Number of blocks that are compressed at the same time.
+const PARALLEL_BLOCKS: usize = 2;
 
-/// Whether it is worth it.
-pub(crate) fn pays(pool: &Pool, blocks: usize) -> bool {
-    pool.threads() >= SIDE_BY_SIDE && blocks >= SIDE_BY_SIDE
+/// Whether there are enough threads and blocks to compress blocks in parallel.
+pub(crate) fn can_run(pool: &Pool, blocks: usize) -> bool {
+    pool.threads() >= PARALLEL_BLOCKS && blocks >= PARALLEL_BLOCKS
 }
 
-/// Takes whole blocks from the front of `values`, up to the first that has a bad row or is followed by one. A row
-/// follows the last. Returns how many were taken; none if the threads are at such work already.
+/// Absorbs complete blocks from the front of `values`, up to the first that has a bad row or is followed by one.
+/// `values` must have a row after the last block. Returns the number of absorbed blocks; 0 if the pool already runs
+/// such a call.
 pub(crate) fn take(
     pool: &Pool,
     values: &[f32],
@@ -37,9 +39,9 @@ pub(crate) fn take(
     centering: &mut Centering,
     directions: &mut FrequentDirections,
 ) -> usize {
-    // The first thread works in the memory that is there.
+    // The first thread uses the existing accumulator.
     let acc = std::mem::take(&mut block.acc);
-    let places = [
+    let slots = [
         (block.another(acc), centering.reference.clone()),
         (block.another(Vec::new()), centering.next_reference()),
     ]
@@ -53,47 +55,47 @@ pub(crate) fn take(
         stopped: AtomicBool::new(false),
     };
     pool.on_every(|thread| {
-        if let Some(place) = places.get(thread) {
-            // Each is locked once.
-            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-            let (block, part) = &mut *place;
+        if let Some(slot) = slots.get(thread) {
+            // Only this thread locks it.
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let (block, part) = &mut *slot;
             shared.work(thread, block, part);
         }
     });
     let joined = shared.joined.into_inner();
     block.trial += joined as u64;
-    let [place, _] = places;
-    block.acc = place.into_inner().unwrap_or_else(PoisonError::into_inner).0.acc;
+    let [slot, _] = slots;
+    block.acc = slot.into_inner().unwrap_or_else(PoisonError::into_inner).0.acc;
     block.clear();
     block.begin(centering.before);
     joined
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared<'a> {
     pool: &'a Pool,
     values: &'a [f32],
     blocks: usize,
     state: Mutex<State<'a>>,
-    /// Blocks that have joined the state.
+    /// Number of blocks that were appended to the sketch.
     joined: AtomicUsize,
-    /// A block has a bad row, so neither it nor a later one may join.
+    /// Set if a block has a bad row: neither it nor a later block may be appended.
     stopped: AtomicBool,
 }
 
 impl Shared<'_> {
-    /// Takes every second block, from number `at` on.
+    /// Compresses and appends every second block, starting with block `at`.
     fn work(&self, mut at: usize, block: &mut Block, part: &mut Centering) {
         let _guard = StopOnPanic(self);
         let (first, dim) = (block.trial, part.reference.len());
-        let (size, threads) = (block.m * dim, self.pool.threads() / SIDE_BY_SIDE);
+        let (size, threads) = (block.m * dim, self.pool.threads() / PARALLEL_BLOCKS);
         while at < self.blocks {
             let rows = &self.values[at * size..][..size];
             let follower = &self.values[(at + 1) * size..][..dim];
             block.trial = first + at as u64;
             let largest = block.absorb((self.pool, threads), rows, block.p, true, part);
             let fine = largest <= LIMIT.to_bits() && arch::usable(follower);
-            // Meanwhile this thread helps with what the other one shares of its work.
+            // While this thread waits for its turn, it helps with the shrink of the other thread.
             self.pool.help_until(|| {
                 self.joined.load(Ordering::Acquire) == at || self.stopped.load(Ordering::Acquire)
             });
@@ -101,28 +103,28 @@ impl Shared<'_> {
                 self.stopped.store(true, Ordering::Release);
                 return;
             }
-            // It is this thread's turn, so nobody else wants the lock.
+            // The lock is free: the other thread waits for `joined`.
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.join(self.pool, block, part);
             drop(state);
-            at += SIDE_BY_SIDE;
+            at += PARALLEL_BLOCKS;
             self.joined.fetch_add(1, Ordering::Release);
         }
     }
 }
 
-/// What the blocks become a part of, one after the other.
+/// The mean and the sketch, to which blocks are appended in order.
 struct State<'a> {
     centering: &'a mut Centering,
     directions: &'a mut FrequentDirections,
 }
 
 impl State<'_> {
-    /// The block joins; its sums are then those of the block after the next.
+    /// Appends a compressed block, and prepares `part` for the next block of the same thread.
     fn join(&mut self, pool: &Pool, block: &mut Block, part: &mut Centering) {
         self.centering.take_block(part);
         let shift = self.centering.shift();
-        if self.directions.is_short_of(block.q) {
+        if self.directions.lacks_room_for(block.q) {
             self.directions.shrink(pool);
         }
         block.close(&shift, |rows| self.directions.append(pool, rows));
@@ -131,7 +133,7 @@ impl State<'_> {
     }
 }
 
-/// Stops the other thread if one panics, so that it does not wait for ever.
+/// Stops the other thread if this one panics, so that it does not wait forever.
 struct StopOnPanic<'a, 'b>(&'a Shared<'b>);
 
 impl Drop for StopOnPanic<'_, '_> {

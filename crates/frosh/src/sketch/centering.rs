@@ -1,52 +1,52 @@
-//! Online centring: rows of a stream made ready for a sketch of the centred scatter, before the mean
-//! is known.
+//! Online centring: transforms the rows of a stream so that their Gram matrix is the centred scatter, before the
+//! mean of the stream is known.
 //!
-//! **Equation.** Algorithm 1 emits, for a chunk of h rows after tau earlier ones, the rows minus the
-//! chunk's mean, and one extra row for the step between the two means. The Gram matrix of all emitted
-//! rows is the centred scatter (A - mu)'(A - mu) exactly.
+//! **Equation.** For a chunk of h rows after tau earlier rows, Algorithm 1 emits the rows minus the
+//! chunk's mean, and one extra row for the difference between the two means. The Gram matrix of all emitted
+//! rows is the centred scatter (A - mu)'(A - mu), exactly.
 //!
-//! **Where we differ.** With y_i = x_i - phi (phi the mean of the earlier rows) the chunk must add
-//! Y'Y - s s' / (tau + h), where s is the sum of the y_i. The matrix I - 1 1' / (tau + h) has the
-//! square root I - c 1 1', so the h rows
+//! **Where we differ.** Let y_i = x_i - phi with phi the mean of the earlier rows, and let s be the sum of the y_i.
+//! The chunk must add Y'Y - s s' / (tau + h) to the Gram matrix. The matrix I - 1 1' / (tau + h) has the
+//! symmetric square root I - c 1 1', so the h rows
 //!
 //! ```text
 //! g_i = y_i - c s,      c = (1 - sqrt(tau / (tau + h))) / h
 //! ```
 //!
-//! do it without the extra row. With h = 1 this is the row form `sqrt(tau / (tau + 1)) (x - phi)`;
-//! with tau = 0 it is "minus the chunk's mean". We take the chunk to be one *block* of the compression
-//! stage. Blocks begin at fixed row numbers of the stream, so batch boundaries cannot matter. And
-//! since a block is only ever used through a linear map Phi, the correction can wait until the block
-//! is complete: Phi (Y - c 1 s') = Phi Y - c (Phi 1) s'. Rows are read once.
+//! have this Gram matrix, without an extra row. With h = 1 this is the row form `sqrt(tau / (tau + 1)) (x - phi)`;
+//! with tau = 0 it subtracts the chunk's own mean. A chunk is one *block* of the compression stage. Blocks
+//! start at fixed row numbers of the stream, so batch boundaries do not change the result. A block is only used
+//! through a linear map Phi. So the correction is applied when the block is complete:
+//! Phi (Y - c 1 s') = Phi Y - c (Phi 1) s'. Each row is read once.
 //!
-//! **Numbers.** Rows are taken relative to a single-precision `reference` (the mean of all blocks but the last, rounded;
-//! the first row at the start), which is exact or nearly so where it matters; its rounding error is
-//! carried along in double precision, as is the mean. Sums run over one sub-block in single precision
-//! (of values that are small by then) and over sub-blocks in double. So an offset of 1e6 costs no digits, and
-//! the mean still moves after billions of rows.
+//! **Precision.** A `reference` in single precision is subtracted from each row as it is read. It is the rounded mean
+//! before the previous block, or the first row at the start of the stream. The difference between reference and
+//! mean is kept in double precision, as is the mean. Sums over one sub-block are single precision, of values that are
+//! small after the subtraction; sums over sub-blocks are double precision. So an offset of 1e6 loses no digits, and
+//! the mean still changes after billions of rows.
 //!
-//! **Cost.** One addition per value; 20 bytes per dimension.
+//! **Cost.** One addition a value; 20 bytes a dimension.
 
-/// c of the module's equation.
+/// The coefficient c of the equation above.
 pub(crate) fn weight(before: u64, rows: u64) -> f64 {
     let (tau, h) = (before as f64, rows as f64);
-    // 1 - sqrt(tau / (tau + h)), written without cancellation for tau >> h.
+    // 1 - sqrt(tau / (tau + h)), rearranged to avoid cancellation for tau >> h.
     let rest = h / (tau + h);
     rest / (1.0 + (tau / (tau + h)).sqrt()) / h
 }
 
-/// The running mean, and the sums of the block that is being read.
+/// The running mean, and the sums of the current block.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Centering {
     /// Rows before the current block.
     pub(crate) before: u64,
     /// Mean of those rows, in double precision.
     pub(crate) mean: Vec<f64>,
-    /// What is subtracted from rows of the current block as they are read.
+    /// The vector that is subtracted from the rows of the current block as they are read.
     pub(crate) reference: Vec<f32>,
     /// Sum of (row - reference) over the rows of the current block that have been absorbed.
     pub(crate) sum: Vec<f64>,
-    /// How many those are.
+    /// Number of these rows.
     pub(crate) rows: u64,
 }
 
@@ -61,12 +61,12 @@ impl Centering {
         }
     }
 
-    /// The sums of one block whose rows are taken relative to `reference`.
+    /// Empty sums of one block with this reference.
     pub(crate) fn of_block(reference: Vec<f32>) -> Self {
         Self { mean: Vec::new(), sum: vec![0.0; reference.len()], reference, before: 0, rows: 0 }
     }
 
-    /// The sums of `block` become those of the current block; it is left empty.
+    /// Moves the sums of `block` here as those of the current block, and leaves `block` empty.
     pub(crate) fn take_block(&mut self, block: &mut Self) {
         self.reference.copy_from_slice(&block.reference);
         self.sum.copy_from_slice(&block.sum);
@@ -75,8 +75,8 @@ impl Centering {
         block.rows = 0;
     }
 
-    /// The reference of the block after the current one: the mean of the rows before the current one, so that
-    /// the next block can begin before this one has ended.
+    /// The reference of the next block: the mean of the rows before the current block. So the next block can start
+    /// before the current one is complete.
     pub(crate) fn next_reference(&self) -> Vec<f32> {
         if self.before == 0 {
             return self.reference.clone();
@@ -84,8 +84,7 @@ impl Centering {
         self.mean.iter().map(|m| *m as f32).collect()
     }
 
-    /// What is still to be subtracted from every row of the block:
-    /// g_i = (x_i - reference) - shift.
+    /// The vector that remains to be subtracted from every row of the block: g_i = (x_i - reference) - shift.
     pub(crate) fn shift(&self) -> Vec<f32> {
         if self.rows == 0 {
             return vec![0.0; self.sum.len()];
@@ -95,14 +94,14 @@ impl Centering {
         let parts = self.mean.iter().zip(&self.reference).zip(&self.sum);
         parts
             .map(|((mean, reference), sum)| {
-                // Before the first block there is no mean: keep is 0 then.
+                // There is no mean before the first block, and `keep` is 0.
                 let rest = if self.before == 0 { 0.0 } else { mean - f64::from(*reference) };
                 (keep * rest + c * sum) as f32
             })
             .collect()
     }
 
-    /// Ends the block: its rows join the mean, and the reference becomes the mean before them.
+    /// Ends the block: adds its rows to the mean, and sets the reference to the mean before them.
     pub(crate) fn close(&mut self) {
         if self.rows == 0 {
             return;
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The scatter matrix by its definition.
+    /// The scatter matrix, by definition.
     fn scatter(rows: &[Vec<f64>]) -> Vec<f64> {
         let d = rows[0].len();
         let mean: Vec<f64> =

@@ -1,4 +1,4 @@
-//! How a sketch is made.
+//! Settings of the learner.
 
 use crate::error::{Error, Result};
 use crate::names::names;
@@ -7,18 +7,26 @@ use crate::sketch::compression::srht;
 use crate::sketch::frequent_directions::ShrinkIndex;
 use crate::sketch::reservoir;
 
-/// Which algorithm learns.
+/// The algorithm that learns.
+///
+/// ```
+/// use frosh::{Config, Method};
+/// let config = Config::new(128).method(Method::Osh);
+/// assert_eq!("frosh-sparse".parse::<Method>()?, Method::FroshSparse);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Method {
     /// FROSH: centring, the SRHT, frequent directions (Algorithms 1 and 2 of the paper).
+    /// log2(p) + q/p additions a value before frequent directions, with p rows in a sub-block and q = l/2.
     #[default]
     Frosh,
-    /// FROSH with the sparse embedding in place of the SRHT: fewer operations per value.
+    /// FROSH with a sparse embedding in place of the SRHT: one addition a value.
     FroshSparse,
-    /// OSH: centring and frequent directions on every row, without compression.
+    /// OSH (Leng and others, 2015): centring and frequent directions on every row, without compression.
     Osh,
-    /// LSH: learns only the mean; directions are random.
+    /// LSH (Charikar, 2002): learns only the mean; directions are random.
     Lsh,
 }
 
@@ -31,13 +39,19 @@ names!(
     Lsh => "lsh"
 );
 
-/// Settings of a [`Sketcher`](crate::Sketcher); every one has a default but the dimension.
+/// Settings of a [`Sketcher`](crate::Sketcher). All but the dimension have defaults.
+///
+/// Settings are checked by [`Sketcher::new`](crate::Sketcher::new), not by the methods here.
 ///
 /// ```
-/// use frosh::{Config, Method, Sketcher};
-/// let config = Config::new(960).sketch_rows(128).seed(7);
+/// use frosh::{Config, Method, Metric, Sketcher};
+/// let config = Config::new(960)
+///     .sketch_rows(128) // for codes of at most 64 bits
+///     .metric(Metric::Cosine)
+///     .seed(7);
+/// config.check_hasher(64, None)?; // fail before the first row, not after the last
 /// assert_eq!(config.resolved_block_rows()?, 4096);
-/// let sketcher = Sketcher::new(config.method(Method::Osh))?;
+/// let sketcher = Sketcher::new(config)?;
 /// # Ok::<(), frosh::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +60,7 @@ pub struct Config {
     pub(crate) method: Method,
     pub(crate) sketch_rows: usize,
     pub(crate) block_rows: Option<usize>,
-    /// The largest block that is taken.
+    /// The largest accepted `block_rows`.
     pub(crate) most_block_rows: usize,
     pub(crate) seed: u64,
     pub(crate) worker: u64,
@@ -55,18 +69,18 @@ pub struct Config {
     pub(crate) shrink_index: ShrinkIndex,
 }
 
-/// Largest dimension taken: keeps every size computation far from overflow.
+/// Largest dimension. It keeps all size computations far from overflow.
 pub(crate) const MAX_DIM: usize = 1 << 24;
-/// Largest sketch.
+/// Largest number of sketch rows.
 pub(crate) const MAX_SKETCH_ROWS: usize = 1 << 14;
-/// Largest block: the paper's for the largest dimension. A block gives nothing to the sketch before it is full.
+/// Largest block: the paper's 4d for the largest dimension.
 const MAX_BLOCK_ROWS: usize = 4 * MAX_DIM;
-/// Largest block of a saved state: larger ones could be chosen once.
+/// Largest block in a saved state. Earlier releases accepted blocks above [`MAX_BLOCK_ROWS`].
 const MAX_SAVED_BLOCK_ROWS: usize = 1 << 30;
 
 impl Config {
-    /// Rows of `dim` values, all else by default: FROSH, 256 sketch rows (enough for 128 bits; fewer
-    /// where twice the dimension is less), every core.
+    /// The default settings for rows of `dim` values: FROSH, 256 sketch rows (enough for 128 bits) but at most
+    /// twice the dimension, Euclidean distance, 4,096 sampled rows, seed 0, worker 0, one thread for every core.
     pub fn new(dim: usize) -> Self {
         Self {
             dim,
@@ -82,60 +96,62 @@ impl Config {
         }
     }
 
-    /// Which algorithm learns.
+    /// Sets the algorithm.
     pub fn method(mut self, method: Method) -> Self {
         self.method = method;
         self
     }
 
-    /// Rows l of the sketch: even, at least twice the bits. More rows make it more accurate.
+    /// Sets l, the rows of the sketch: even, from 2 to 16,384, and at least twice the bits of the code. More rows
+    /// give a smaller error, and cost time O(n d log l + n d l^2 / m) and memory O(l d).
     pub fn sketch_rows(mut self, rows: usize) -> Self {
         self.sketch_rows = rows;
         self
     }
 
-    /// Rows m of a block that is compressed at once: a power of two, at least half the sketch rows. Every block then
-    /// has this size, as in the paper.
+    /// Sets m, the rows of a compressed block: a power of two, at least half the sketch rows. Every block then has
+    /// this size, as in the paper.
     ///
-    /// Without it the size balances the cost of the two stages, and the first blocks are smaller: a block has at most a
-    /// sixteenth of the rows before it, so that streams of few rows lose little by it.
+    /// By default m balances the cost of compression and shrink, and the first blocks are smaller: a block has at
+    /// most a sixteenth of the number of rows before it. So compression adds little error to short streams.
     pub fn block_rows(mut self, rows: usize) -> Self {
         self.block_rows = Some(rows);
         self
     }
 
-    /// The block size of a state that was saved.
+    /// Sets the block size of a saved state.
     pub(crate) fn saved_block_rows(mut self, rows: usize) -> Self {
         self.most_block_rows = MAX_SAVED_BLOCK_ROWS;
         self.block_rows(rows)
     }
 
-    /// Seed of all randomness.
+    /// Sets the seed of all randomness.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Number of this worker: different on every machine whose sketches will be merged.
+    /// Sets the worker number. It must be different on every machine whose sketches will be merged, because it
+    /// selects the randomness.
     pub fn worker(mut self, worker: u64) -> Self {
         self.worker = worker;
         self
     }
 
-    /// How rows are compared.
+    /// Sets how rows are compared.
     pub fn metric(mut self, metric: Metric) -> Self {
         self.metric = metric;
         self
     }
 
-    /// Rows to sample for the ITQ and refined rotations and for estimated distances: 4,096 by default, 0 for none, at
-    /// most 32 MB of them.
+    /// Sets the number of sampled rows, which the ITQ and refined rotations and the distance estimator are fitted to:
+    /// 4,096 by default, 0 for no sample. A sample takes 2 d + 12 bytes a row, and is limited to 32 MB.
     pub fn reservoir_rows(mut self, rows: usize) -> Self {
         self.reservoir_rows = rows;
         self
     }
 
-    /// Which singular value a shrink takes off.
+    /// Sets which squared singular value a shrink subtracts.
     pub fn shrink_index(mut self, index: ShrinkIndex) -> Self {
         self.shrink_index = index;
         self
@@ -147,7 +163,11 @@ impl Config {
         1 << (target.log2().round() as u32).min(30)
     }
 
-    /// The block size that will be used, after the first rows: the one set, or the default.
+    /// The size m of the largest block: the value set by [`block_rows`](Config::block_rows), or the default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if the dimension, the sketch rows or the block rows are outside their range.
     pub fn resolved_block_rows(&self) -> Result<usize> {
         self.check_sizes()?;
         let q = self.sketch_rows / 2;

@@ -1,28 +1,75 @@
-//! Learning: one pass over rows, in memory that does not grow with their number.
+//! Learning and merging: one pass over rows, in memory that does not grow with their number.
 //!
-//! | type | is |
+//! | type | purpose |
 //! |---|---|
-//! | [`Config`] | how to learn: dimension, [`Method`], rows of the sketch, seed, worker, threads |
-//! | [`Sketcher`] | the learner: takes batches of any size; its state can be saved and goes on bit for bit |
-//! | [`Sketch`] | what was learned: merges with others, saves, makes [`Hasher`](crate::Hasher)s |
-//! | [`Certificate`] | what is certain about the error of a sketch |
+//! | [`Config`] | settings: dimension, [`Method`], sketch rows, metric, seed, worker number |
+//! | [`Method`] | the algorithm: FROSH, FROSH with a sparse embedding, OSH or LSH |
+//! | [`Sketcher`] | the learner: takes batches of any size; can be saved and resumed bit for bit |
+//! | [`Sketch`] | the result: merges with other sketches, saves, makes [`Hasher`](crate::Hasher)s |
+//! | [`Certificate`] | a bound on the error of a sketch |
+//! | [`ShrinkIndex`] | which singular value a shrink subtracts |
 //!
-//! The stages of the paper are files of this folder: centring, compression (SRHT or sparse embedding), frequent directions, and,
-//! not in the paper, a reservoir of sampled rows.
+//! | file | stage | paper |
+//! |---|---|---|
+//! | `sketcher.rs` | the loop over blocks | Algorithm 1 |
+//! | `centering.rs` | centring by the running mean | Algorithm 1 |
+//! | `compression/` | SRHT (`srht.rs`) or sparse embedding (`sparse_embedding.rs`) of a block; block sizes | Algorithm 2, section 3.3 |
+//! | `frequent_directions/` | the buffer B and its shrink | Algorithm 2 |
+//! | `blocks.rs` | two blocks compressed in parallel | |
+//! | `reservoir.rs` | a uniform sample of rows | |
+//! | `mod.rs` | [`Sketch`], merging, principal directions | Algorithm 3 |
+//! | `serialization.rs` | file contents | |
 //!
-//! **Algorithm 3 (DFROSH)** is [`Sketch::merge`]: every worker sends its rows B_i, mean mu_i and count
-//! n_i; the centre inserts all B_i into one sketch of frequent directions, with one row more for each
-//! step between means, `sqrt(tau n_i / (tau + n_i)) (mu_i - phi)`. The scatter of the parts and these
-//! rows add up to the scatter of the whole, exactly.
+//! # Definitions
 //!
-//! **Where we differ.** Workers flush what waits before they send. Inputs are taken in the order of
-//! their worker numbers, so that the order of arguments does not matter. Sketches of different sizes
-//! merge to the smallest of them.
+//! A are the n rows of d values, mu is their mean, and the *scatter* is (A - mu)'(A - mu). The sketch B has at
+//! most l rows, and B'B approximates the scatter. For each block of m rows:
 //!
-//! **Guarantee.** [`Sketch::certificate`]: frequent directions lost at most the mass removed, in any
-//! direction; merging adds up the parts. Compression before it is bounded in probability only.
+//! ```text
+//! centre      g_i = y_i - c sum(y),   y_i = x_i - phi,   c = (1 - sqrt(tau / (tau + m))) / m
+//! compress    F = Phi G               Phi is q x m with q = l/2 and E[Phi'Phi] = I
+//! append      F to B
+//! shrink      B <- sqrt(max(S^2 - delta I, 0)) V',   B = U S V',   delta = s_{l/2+1}^2     when B is full
+//! ```
 //!
-//! **Cost.** A merge is O(d l^2) for each sketch after the first.
+//! Here tau is the number of rows before the block and phi is their mean. OSH leaves out the compression. LSH
+//! learns only the mean.
+//!
+//! # Merging (DFROSH)
+//!
+//! [`Sketch::merge`] is Algorithm 3. Worker i provides its rows B_i, mean mu_i and row count n_i. The merge inserts all
+//! B_i into one buffer of frequent directions. For each worker after the first it also inserts the row
+//!
+//! ```text
+//! sqrt(tau n_i / (tau + n_i)) (mu_i - phi)
+//! ```
+//!
+//! with tau and phi the row count and mean of the workers before it. The scatters of the parts and of these rows
+//! add up to the scatter of all rows, exactly.
+//!
+//! # Guarantee
+//!
+//! Frequent directions removes at most Delta, the sum of all deltas, from the squared length along any direction.
+//! [`Sketch::certificate`] returns Delta. Merging adds the Deltas of the parts. The error of compression is
+//! bounded in probability only.
+//!
+//! # Differences from the paper
+//!
+//! - A block of h rows is centred without the paper's extra row; the Gram matrix is the same.
+//! - Blocks start at fixed row numbers. So the cut into batches does not change the result.
+//! - Blocks grow with the stream up to m rows, unless the caller sets m. So short streams are not compressed in one
+//!   or two large blocks.
+//! - A shrink subtracts the (l/2 + 1)-th squared singular value; the paper prints the (l/2)-th, which leaves one
+//!   direction too few.
+//! - Workers flush rows that wait in an unfinished block. Sketches are merged in the order of their worker
+//!   numbers, so the order of arguments does not matter. Sketches of different l merge to the smallest l.
+//!
+//! `docs/algorithms.md` in the repository has the derivations (sections 2 to 7) and an errata list (section 14).
+//!
+//! # Cost
+//!
+//! Learning takes O(n d log l + n d l^2 / m) time for FROSH and O(n d l) for OSH, and at most 3 l d floats plus the
+//! sample. A merge takes O(d l^2) for each sketch after the first.
 
 mod blocks;
 pub(crate) mod centering;
@@ -30,7 +77,6 @@ pub(crate) mod compression;
 pub(crate) mod config;
 pub(crate) mod frequent_directions;
 pub(crate) mod reservoir;
-mod serialization;
 pub(crate) mod sketcher;
 
 pub use config::{Config, Method};
@@ -47,18 +93,38 @@ use crate::sketch::reservoir::Reservoir;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
 
-/// Most rows that a sketch may say it has seen, so that sums of row counts cannot overflow.
+/// Largest row count of a sketch. Larger counts are rejected so that sums of row counts cannot overflow.
 pub(crate) const MAX_ROWS: u64 = 1 << 62;
 
-/// A finished sketch: what was learned from a stream, or from several. It merges (this is DFROSH), saves,
-/// makes hashers, and says how far it can be from the data.
+/// The result of learning from one stream, or from several that were merged (DFROSH).
+///
+/// A sketch holds the sketched rows B, the mean, the row count and a sample of rows. It makes
+/// [`Hasher`](crate::Hasher)s, saves, merges with other sketches, and bounds its error
+/// ([`certificate`](Sketch::certificate)).
+///
+/// Memory: l d floats for B, 12 d bytes for the mean and the origin of the sample, s (2 d + 12) bytes for s sampled
+/// rows.
+///
+/// ```
+/// use frosh::{Config, Rows, Sketch, Sketcher};
+/// # let data: Vec<f32> = (0..16 * 500).map(|i| ((i * i) % 97) as f32).collect();
+/// let mut sketcher = Sketcher::new(Config::new(16))?;
+/// sketcher.push(Rows::new(&data, 16)?)?;
+/// let sketch = sketcher.finish();
+/// assert_eq!((sketch.rows(), sketch.dim()), (500, 16));
+///
+/// let bytes = sketch.to_bytes(); // or sketch.save("x.sketch")?
+/// assert_eq!(Sketch::from_bytes(&bytes)?.mean(), sketch.mean());
+/// let hasher = sketch.hasher(8)?;
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sketch {
     pub(crate) dim: usize,
     pub(crate) method: Method,
     pub(crate) metric: Metric,
     pub(crate) seed: u64,
-    /// Workers whose rows are in it, ascending.
+    /// Numbers of the workers whose rows it holds, ascending.
     pub(crate) workers: Vec<u64>,
     pub(crate) block_rows: usize,
     pub(crate) rows: u64,
@@ -69,18 +135,31 @@ pub struct Sketch {
     pub(crate) reservoir: Reservoir,
 }
 
-/// How far a sketch can be from the data, as far as that is known for certain.
+/// A bound on the error of a sketch, which holds for every input.
 ///
-/// With A the (centred, compressed) rows that frequent directions took in and B the sketch,
-/// 0 <= A'A - B'B <= `removed` * I.
+/// Let A be the rows that were inserted into frequent directions, after centring and compression, and B
+/// the sketch. Then 0 <= A'A - B'B <= `removed` * I, up to rounding of about 1e-7 times the root of the number of shrinks.
+///
+/// ```
+/// use frosh::{Config, Method, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..16 * 500).map(|i| ((i * i) % 97) as f32).collect();
+/// let mut sketcher = Sketcher::new(Config::new(16).sketch_rows(16).method(Method::Osh))?;
+/// sketcher.push(Rows::new(&data, 16)?)?;
+/// let certificate = sketcher.finish().certificate();
+/// let relative = certificate.removed / certificate.mass;
+/// assert!(relative <= 1.0 / 9.0); // at most 1 / (l/2 + 1)
+/// assert!(!certificate.compressed); // OSH does not compress
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// Most that any direction has lost, in squared length.
+    /// Delta: the largest possible loss along any unit direction, in squared length.
     pub removed: f64,
-    /// Squared Frobenius norm of what frequent directions took in.
+    /// Squared Frobenius norm of the rows that were inserted into frequent directions.
     pub mass: f64,
-    /// Whether rows were compressed before: that part's error is bounded in probability only.
+    /// Whether rows were compressed before they were inserted. The error of the compression is bounded in probability
+    /// only, and is not part of `removed`.
     pub compressed: bool,
 }
 
@@ -88,14 +167,14 @@ pub struct Certificate {
 pub(crate) struct Principal {
     /// Orthonormal columns, dim x r.
     pub(crate) vectors: Mat<f64>,
-    /// Scatter along each, descending.
+    /// Scatter along each column, descending.
     pub(crate) values: Vec<f64>,
-    /// How many of the columns were learned; the others are random, orthogonal to them.
+    /// Number of learned columns. The remaining columns are random and orthogonal to them.
     pub(crate) rank: usize,
 }
 
 impl Sketch {
-    /// Rows seen.
+    /// Number of rows that were learned from.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -110,17 +189,17 @@ impl Sketch {
         self.metric
     }
 
-    /// Which algorithm learned.
+    /// The algorithm that learned it.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// Most rows that the sketch keeps: l of the paper.
+    /// Capacity of the sketch in rows: l of the paper.
     pub fn sketch_rows(&self) -> usize {
         self.directions.capacity()
     }
 
-    /// Rows of a compressed block: m of the paper.
+    /// Rows of the largest compressed block: m of the paper.
     pub fn block_rows(&self) -> usize {
         self.block_rows
     }
@@ -130,22 +209,22 @@ impl Sketch {
         self.seed
     }
 
-    /// The workers whose rows are in it, ascending.
+    /// Numbers of the workers whose rows it holds, ascending.
     pub fn workers(&self) -> &[u64] {
         &self.workers
     }
 
-    /// Mean of the rows seen.
+    /// Mean of all rows.
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }
 
-    /// Rows in the reservoir.
+    /// Number of sampled rows.
     pub fn reservoir_rows(&self) -> usize {
         self.reservoir.len()
     }
 
-    /// B, the sketch itself: `dim` values for each row in use.
+    /// The sketched rows B that are in use, row after row, `dim` values each.
     pub fn sketched(&self) -> &[f32] {
         self.directions.live()
     }
@@ -155,7 +234,7 @@ impl Sketch {
         self.directions.bytes() + self.reservoir.bytes() + self.dim * 12
     }
 
-    /// What is certain about the error.
+    /// The bound on the error of the sketch.
     pub fn certificate(&self) -> Certificate {
         Certificate {
             removed: self.directions.removed(),
@@ -164,8 +243,8 @@ impl Sketch {
         }
     }
 
-    /// Estimated scatter along the principal directions, descending: the squared singular values of
-    /// the sketch. Frequent directions only ever underestimates, by at most the certificate.
+    /// Estimated scatter along the principal directions, descending: the squared singular values of B.
+    /// Frequent directions underestimates each value by at most [`Certificate::removed`]. O(d l^2 + l^3) time.
     pub fn spectrum(&self) -> Vec<f64> {
         linalg::eigen(self.gram(&Pool::current()).as_ref())
             .0
@@ -174,8 +253,21 @@ impl Sketch {
             .collect()
     }
 
-    /// For each of `ks`: which share of the sampled rows' scatter about the mean the k leading directions hold;
-    /// `None` without a sample. Measured, not estimated from the spectrum, which shrinking makes too small.
+    /// For each k of `ks`: the share of the sampled rows' scatter that lies along the k leading directions.
+    ///
+    /// `None` if `ks` is empty, without a sample, and for LSH. The share is measured on the sampled rows, because the
+    /// shrinks make [`spectrum`](Sketch::spectrum) too small. O(d l^2 + s d k) time for s sampled rows.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketcher};
+    /// // Nearly all variance lies in the first of four columns.
+    /// let data: Vec<f32> = (0..400).map(|i| ((i * 37) % 101) as f32 / [1.0, 50.0, 50.0, 50.0][i % 4]).collect();
+    /// let mut sketcher = Sketcher::new(Config::new(4))?;
+    /// sketcher.push(Rows::new(&data, 4)?)?;
+    /// let shares = sketcher.finish().captured_energy(&[1, 4]).unwrap();
+    /// assert!(shares[0] > 0.99 && shares[1] > 0.9999);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn captured_energy(&self, ks: &[usize]) -> Option<Vec<f64>> {
         let most = ks.iter().copied().max()?.min(self.dim);
         if self.reservoir.len() == 0 || self.method == Method::Lsh {
@@ -195,8 +287,8 @@ impl Sketch {
         Some(ks.iter().map(|k| if total > 0.0 { share(*k) } else { 0.0 }).collect())
     }
 
-    /// What `work` makes of each of the first `most` sampled rows less the mean, and of its products with the columns
-    /// of `w`.
+    /// Calls `work` on each of the first `most` sampled rows: with the row minus the mean, and its products with the
+    /// columns of `w`. Returns the results in the order of the sample.
     pub(crate) fn project_sample<T: Send>(
         &self,
         pool: &Pool,
@@ -212,14 +304,36 @@ impl Sketch {
         parts.into_iter().flatten().collect()
     }
 
-    /// The products of the first `most` sampled rows, less the mean, with the columns of `w`: a row for each.
+    /// The products of the first `most` sampled rows, minus the mean, with the columns of `w`: one row for each
+    /// sampled row.
     pub(crate) fn sample_along(&self, pool: &Pool, most: usize, w: MatRef<'_, f32>) -> Mat<f32> {
         let parts = self.reservoir.map_parts(pool, &self.mean, most, |rows| products(w, rows));
         let (all, rows) = (parts.concat(), self.reservoir.len().min(most));
         MatRef::from_row_major_slice(&all, rows, w.ncols()).to_owned()
     }
 
-    /// One sketch of all the rows that the given sketches have seen (DFROSH).
+    /// Merges sketches into one of all their rows (DFROSH, Algorithm 3 of the paper). The inputs are not changed.
+    ///
+    /// Takes O(d l^2) time for each sketch after the first. Merges can be nested in any order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`] without sketches. [`Error::Merge`] if dimension, metric or shrink index differ, or if LSH sketches are
+    /// mixed with others. [`Error::Setting`] if the row counts sum to more than 2^62.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketch, Sketcher};
+    /// # let data: Vec<f32> = (0..16 * 500).map(|i| ((i * i) % 97) as f32).collect();
+    /// let mut sketches = Vec::new();
+    /// for (worker, shard) in data.chunks(16 * 250).enumerate() {
+    ///     let mut sketcher = Sketcher::new(Config::new(16).worker(worker as u64))?;
+    ///     sketcher.push(Rows::new(shard, 16)?)?;
+    ///     sketches.push(sketcher.finish());
+    /// }
+    /// let merged = Sketch::merge(&sketches)?;
+    /// assert_eq!((merged.rows(), merged.workers()), (500, &[0, 1][..]));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
         let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
@@ -230,7 +344,7 @@ impl Sketch {
         }
         let rows = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.rows));
         if rows.is_none_or(|rows| rows > MAX_ROWS) {
-            let why = format!("together the sketches have seen more than {MAX_ROWS} rows");
+            let why = format!("their row counts sum to more than {MAX_ROWS}");
             return Err(Error::setting("sketches", parts.len(), why));
         }
         let capacity = parts.iter().map(|p| p.sketch_rows()).min().unwrap_or(2);
@@ -258,7 +372,7 @@ impl Sketch {
         Ok(merged)
     }
 
-    /// Inserts the sketched rows of another sketch, and takes over what it lost.
+    /// Inserts the sketched rows of another sketch, and adds its certificate.
     fn insert(&mut self, pool: &Pool, other: &Sketch) {
         let live = other.directions.live();
         self.directions.append(pool, live);
@@ -267,6 +381,7 @@ impl Sketch {
         self.directions.inherit(other.directions.removed(), lost);
     }
 
+    /// Inserts the row of Algorithm 3 for the difference of the two means.
     fn step_between_means(&mut self, pool: &Pool, other: &Sketch) {
         let (tau, n) = (self.rows as f64, other.rows as f64);
         let scale = (tau * n / (tau + n)).sqrt();
@@ -277,7 +392,11 @@ impl Sketch {
         }
     }
 
-    /// Checks that two sketches can be merged; the error names what differs.
+    /// Checks whether this sketch can be merged with another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Merge`] with the property that differs.
     pub fn check_mergeable(&self, other: &Sketch) -> Result<()> {
         let differ = |what, left: &dyn ToString, right: &dyn ToString| {
             let (left, right) = (left.to_string(), right.to_string());
@@ -286,7 +405,7 @@ impl Sketch {
         differ("the dimension", &self.dim, &other.dim)?;
         differ("the metric", &self.metric, &other.metric)?;
         differ("the shrink index", &self.directions.index(), &other.directions.index())?;
-        // FROSH and OSH learn the same thing; LSH learns no directions at all.
+        // FROSH and OSH both sketch the scatter; LSH learns no directions.
         let learns = |s: &Sketch| if s.method == Method::Lsh { "lsh" } else { "frosh or osh" };
         differ("the method", &learns(self), &learns(other))
     }
@@ -302,7 +421,7 @@ impl Sketch {
         gram
     }
 
-    /// At most [`WIDTH`] of the sketch's columns, in double precision.
+    /// At most [`WIDTH`] columns of B from column `from` on, in double precision.
     fn columns<'a>(&self, from: usize, chunk: &'a mut [f64]) -> MatRef<'a, f64> {
         let (n, d) = (self.directions.filled(), self.dim);
         let w = WIDTH.min(d - from);
@@ -315,12 +434,12 @@ impl Sketch {
         MatRef::from_row_major_slice(&chunk[..n * w], n, w)
     }
 
-    /// The r leading right singular vectors of B, from B as it is (shrinking would change neither
-    /// vectors nor order). Where B has fewer, random directions orthogonal to them.
+    /// The r leading right singular vectors of B, without a shrink first, which would change neither the vectors nor
+    /// their order. If B has a lower rank, the remaining vectors are random and orthogonal to them.
     pub(crate) fn principal(&self, pool: &Pool, r: usize) -> Principal {
         let (eigenvalues, u) = linalg::eigen(self.gram(pool).as_ref());
         let largest = eigenvalues.first().copied().unwrap_or(0.0);
-        // Entries are single precision: below this a direction is rounding.
+        // Entries are single precision: a direction with a smaller value is rounding error.
         let noise = largest * 1e-12;
         let rank = eigenvalues.iter().take(r).filter(|v| **v > noise).count();
         let mut vectors = Mat::<f64>::zeros(self.dim, r);
@@ -342,7 +461,7 @@ impl Sketch {
                 vectors.col_mut(j).iter_mut().for_each(|x| *x = stream.normal());
             }
         }
-        let mut vectors = linalg::mended_q(pool, vectors);
+        let mut vectors = linalg::reorthonormalized(pool, vectors);
         for j in 0..r {
             fix_sign(vectors.as_mut().col_mut(j));
         }
@@ -352,7 +471,7 @@ impl Sketch {
     }
 }
 
-/// The products of rows with the columns of `w`, row by row.
+/// The products of rows with the columns of `w`, row after row.
 fn products(w: MatRef<'_, f32>, rows: &[f32]) -> Vec<f32> {
     let (dim, r) = w.shape();
     let n = rows.len() / dim;
@@ -363,10 +482,10 @@ fn products(w: MatRef<'_, f32>, rows: &[f32]) -> Vec<f32> {
     products
 }
 
-/// Columns that are made double precision together.
+/// Columns that are converted to double precision at a time.
 const WIDTH: usize = 512;
 
-/// The sign of an eigenvector is arbitrary: its largest entry becomes positive.
+/// Fixes the arbitrary sign of an eigenvector: its largest entry becomes positive.
 fn fix_sign(column: ColMut<'_, f64>) {
     let column: &mut [f64] = column.try_as_col_major_mut().map_or(&mut [], |c| c.as_slice_mut());
     let largest = column.iter().fold(0f64, |m, x| if x.abs() > m.abs() { *x } else { m });
@@ -375,13 +494,16 @@ fn fix_sign(column: ColMut<'_, f64>) {
     }
 }
 
+// At the end, so that the documentation lists `save` and `load` after the other methods.
+mod serialization;
+
 #[cfg(test)]
 mod tests {
     use super::MAX_ROWS;
     use crate::{Config, Method, Pool, Rows, Sketch, Sketcher};
 
     #[test]
-    fn more_rows_than_can_be_counted_are_refused() {
+    fn row_counts_above_the_limit_are_rejected() {
         let mut sketcher = Sketcher::new(Config::new(3)).unwrap();
         sketcher.push(Rows::new(&[1f32, 2.0, 3.0, 4.0, 5.0, 7.0], 3).unwrap()).unwrap();
         let mut sketch = sketcher.finish();

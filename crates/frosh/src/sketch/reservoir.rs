@@ -1,31 +1,32 @@
-//! A uniform sample of the rows seen, for what needs points and not only a Gram matrix: the ITQ and refined
-//! rotations, the factors of estimated distances, the energy captured. Not in the paper.
+//! A uniform sample of the rows of the stream. Not in the paper. It serves everything that needs rows and not only a
+//! Gram matrix: the ITQ and refined rotations, the distance estimator, the captured energy.
 //!
-//! Every row has a priority key, a hash of (seed, worker, row number); the sample is the rows with the
-//! smallest keys. So it does not depend on batches, and the smallest keys of two samples together are
-//! the sample of both streams: merging gives what one stream would have given.
+//! Every row has a key, a hash of (seed, worker, row number). The sample is the rows with the smallest keys. So
+//! it does not depend on batches, and the rows with the smallest keys of two samples are a uniform sample of both
+//! streams together.
 //!
-//! Rows are kept in half precision, relative to the first row of the stream (in single precision) and
-//! scaled by their largest entry, so that a large offset or scale leaves them the 11 bits of a half. A merge moves rows to another origin, which rounds them once more.
+//! Rows are stored in half precision, relative to the first row of the stream and divided by their largest entry.
+//! So rows with a large offset or scale keep the 11 bits of a half. A merge moves rows to another origin,
+//! which rounds them a second time.
 //!
-//! **Cost.** One hash per row; 2 d + 12 bytes for each sampled row, 32 MB at most. Of n rows about
-//! k (1 + ln(n / k)) are ever copied.
+//! **Cost.** One hash a row; 2 d + 12 bytes for each sampled row, at most 32 MB. Of n rows, about
+//! k (1 + ln(n / k)) are copied, for a sample of k rows.
 
 use crate::pool::Pool;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::collections::BinaryHeap;
 
-/// Sampled rows unless asked otherwise.
+/// Default number of sampled rows.
 pub(crate) const DEFAULT_ROWS: usize = 4096;
-/// Sampled rows that are read together.
-const TOGETHER: usize = 128;
-/// Most bytes that sampled rows may take.
+/// Sampled rows that are read at a time.
+const PART_ROWS: usize = 128;
+/// Limit on the bytes of a sample.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
 
-/// How many rows of `dim` values are kept when `asked` are wanted.
-pub(crate) fn capped(asked: usize, dim: usize) -> usize {
-    asked.min(MAX_BYTES / dim.saturating_mul(2).saturating_add(12))
+/// The requested number of rows of `dim` values, reduced to what [`MAX_BYTES`] can hold.
+pub(crate) fn capped(requested: usize, dim: usize) -> usize {
+    requested.min(MAX_BYTES / dim.saturating_mul(2).saturating_add(12))
 }
 
 /// The sample.
@@ -33,9 +34,9 @@ pub(crate) fn capped(asked: usize, dim: usize) -> usize {
 pub(crate) struct Reservoir {
     dim: usize,
     capacity: usize,
-    /// What rows are stored relative to: the first row of the stream.
+    /// The vector that is subtracted from stored rows: the first row of the stream.
     pub(crate) origin: Vec<f32>,
-    /// (key, slot), the largest key on top.
+    /// (key, slot), with the largest key on top.
     heap: BinaryHeap<(u64, u32)>,
     data: Vec<f16>,
     scales: Vec<f32>,
@@ -53,18 +54,18 @@ impl Reservoir {
         }
     }
 
-    /// Most rows that are kept.
+    /// Largest number of sampled rows.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// How many rows are kept.
+    /// Number of sampled rows.
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Offers rows by their keys. Only rows that are still wanted after the last key are then read:
-    /// `load` writes row `i` of the offer, relative to the origin.
+    /// Offers rows by their keys. After all keys were compared, `load` is called only for the rows that enter the
+    /// sample: it writes row `i` of the offer, relative to the origin.
     pub(crate) fn offer(
         &mut self,
         keys: impl Iterator<Item = u64>,
@@ -73,34 +74,34 @@ impl Reservoir {
         if self.capacity == 0 {
             return;
         }
-        // Slots with the row of the offer that they want. A slot may change its mind: then the later entry counts.
-        let mut wanted: Vec<(u32, usize)> = Vec::new();
+        // (slot, row of the offer). If a slot occurs several times, the last entry counts.
+        let mut accepted: Vec<(u32, usize)> = Vec::new();
         let mut top = self.heap.peek().map_or(0, |top| top.0);
         for (i, key) in keys.enumerate() {
             if self.len() < self.capacity {
                 let slot = self.len() as u32;
                 self.heap.push((key, slot));
-                wanted.push((slot, i));
+                accepted.push((slot, i));
             } else if key < top {
                 if let Some(mut largest) = self.heap.peek_mut() {
                     largest.0 = key;
-                    wanted.push((largest.1, i));
+                    accepted.push((largest.1, i));
                 }
             } else {
                 continue;
             }
             top = self.heap.peek().map_or(0, |top| top.0);
         }
-        if wanted.is_empty() {
+        if accepted.is_empty() {
             return;
         }
-        wanted.sort_by_key(|(slot, _)| *slot);
+        accepted.sort_by_key(|(slot, _)| *slot);
         let slots = self.len();
         self.data.reserve_exact(self.capacity * self.dim - self.data.len());
         self.data.resize(slots * self.dim, f16::ZERO);
         self.scales.resize(slots, 0.0);
         let mut row = vec![0f32; self.dim];
-        for same in wanted.chunk_by(|a, b| a.0 == b.0) {
+        for same in accepted.chunk_by(|a, b| a.0 == b.0) {
             if let Some((slot, i)) = same.last() {
                 load(*i, &mut row);
                 self.store(*slot as usize, &mut row);
@@ -108,25 +109,25 @@ impl Reservoir {
         }
     }
 
-    /// Puts a row into a slot. `row` is used as work space.
+    /// Stores a row in a slot. Overwrites `row`.
     fn store(&mut self, slot: usize, row: &mut [f32]) {
         let scale = f32::from_bits(crate::arch::magnitude_bits(row));
         let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-        // A scale so small that its inverse overflows is as good as zero.
+        // If the inverse overflows, the row is stored as zeros.
         let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
         row.iter_mut().for_each(|x| *x *= inverse);
         self.scales[slot] = scale;
         self.data[slot * self.dim..][..self.dim].convert_from_f32_slice(row);
     }
 
-    /// Keys and slots in the order of keys.
+    /// (key, slot) in ascending order of keys.
     fn sorted(&self) -> Vec<(u64, u32)> {
         let mut all = self.heap.clone().into_vec();
         all.sort_unstable();
         all
     }
 
-    /// Writes the row of `slot`, relative to the origin and `shift`.
+    /// Writes the row of `slot`, relative to the origin, minus `shift`.
     fn read(&self, slot: u32, shift: &[f32], out: &mut [f32]) {
         let slot = slot as usize;
         self.data[slot * self.dim..][..self.dim].convert_to_f32_slice(out);
@@ -134,7 +135,8 @@ impl Reservoir {
         out.iter_mut().zip(shift).for_each(|(x, s)| *x = *x * scale - s);
     }
 
-    /// What `work` makes of the first `most` rows in the order of keys, relative to `centre`, [`TOGETHER`] at a time.
+    /// Calls `work` on the first `most` rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time.
+    /// Returns the results in that order.
     pub(crate) fn map_parts<T: Send>(
         &self,
         pool: &Pool,
@@ -144,29 +146,30 @@ impl Reservoir {
     ) -> Vec<T> {
         let (shift, mut sorted) = (self.shift(centre), self.sorted());
         sorted.truncate(most);
-        let mut out: Vec<Option<T>> = sorted.chunks(TOGETHER).map(|_| None).collect();
-        // A few tasks, so that their buffers are made seldom.
+        let mut out: Vec<Option<T>> = sorted.chunks(PART_ROWS).map(|_| None).collect();
+        // A few tasks for each thread, so that few buffers are allocated.
         let share = out.len().div_ceil(4 * pool.threads()).max(1);
-        let jobs = sorted.chunks(share * TOGETHER).zip(out.chunks_mut(share));
+        let jobs = sorted.chunks(share * PART_ROWS).zip(out.chunks_mut(share));
         pool.each(jobs.collect(), |(slots, out)| {
-            let mut rows = vec![0f32; TOGETHER.min(slots.len()) * self.dim];
-            for (slots, out) in slots.chunks(TOGETHER).zip(out) {
+            let mut rows = vec![0f32; PART_ROWS.min(slots.len()) * self.dim];
+            for (slots, out) in slots.chunks(PART_ROWS).zip(out) {
                 *out = Some(work(self.read_all(slots, &shift, &mut rows)));
             }
         });
         out.into_iter().flatten().collect()
     }
 
-    /// Shows parts of all rows one after the other, each with the number of its first row.
+    /// Calls `work` on all rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time, with the number of
+    /// the first row.
     pub(crate) fn each_part(&self, centre: &[f64], mut work: impl FnMut(usize, &[f32])) {
         let (shift, sorted) = (self.shift(centre), self.sorted());
-        let mut rows = vec![0f32; TOGETHER.min(sorted.len()) * self.dim];
-        for (part, slots) in sorted.chunks(TOGETHER).enumerate() {
-            work(part * TOGETHER, self.read_all(slots, &shift, &mut rows));
+        let mut rows = vec![0f32; PART_ROWS.min(sorted.len()) * self.dim];
+        for (part, slots) in sorted.chunks(PART_ROWS).enumerate() {
+            work(part * PART_ROWS, self.read_all(slots, &shift, &mut rows));
         }
     }
 
-    /// What is to be subtracted from rows relative to the origin.
+    /// The centre relative to the origin.
     fn shift(&self, centre: &[f64]) -> Vec<f32> {
         centre.iter().zip(&self.origin).map(|(c, o)| (c - f64::from(*o)) as f32).collect()
     }
@@ -178,7 +181,7 @@ impl Reservoir {
         &rows[..slots.len() * self.dim]
     }
 
-    /// Takes in the rows of another sample.
+    /// Merges another sample into this one. The smaller of the two capacities applies.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.capacity = self.capacity.min(other.capacity);
         while self.len() > self.capacity {
@@ -194,7 +197,7 @@ impl Reservoir {
         self.offer(keys, |i, row| other.read(theirs[i].1, &shift, row));
     }
 
-    /// Closes the gaps that dropped rows left.
+    /// Moves rows to consecutive slots after rows were removed.
     fn compact(&mut self) {
         let (keys, data, scales) = self.parts();
         self.data = data;
@@ -202,7 +205,7 @@ impl Reservoir {
         self.heap = keys.into_iter().zip(0..).collect();
     }
 
-    /// Keys, rows and scales in the order of keys: what a file holds.
+    /// Keys, rows and scales in the order of keys, as a file stores them.
     pub(crate) fn parts(&self) -> (Vec<u64>, Vec<f16>, Vec<f32>) {
         let sorted = self.sorted();
         let mut data = Vec::with_capacity(sorted.len() * self.dim);
@@ -213,7 +216,7 @@ impl Reservoir {
         (sorted.into_iter().map(|(key, _)| key).collect(), data, scales)
     }
 
-    /// The sample of saved parts.
+    /// A sample from the parts of a file.
     pub(crate) fn from_parts(
         capacity: usize,
         origin: Vec<f32>,
@@ -243,7 +246,7 @@ mod tests {
     fn sample(worker: u64, rows: std::ops::Range<u64>, k: usize) -> Reservoir {
         let mut r = Reservoir::new(2, k);
         r.origin = vec![1e6, -(worker as f32)];
-        // In two offers of unequal size, as two batches would come.
+        // In two offers of unequal size, like two batches.
         let (from, cut) = (rows.start, rows.start + (rows.end - rows.start) / 3);
         for part in [from..cut, cut..rows.end] {
             let first = part.start;
@@ -254,10 +257,10 @@ mod tests {
         r
     }
 
-    /// Which rows are in the sample, read off their values: row number and worker.
+    /// Row number and worker of each sampled row, decoded from its values.
     fn values(r: &Reservoir) -> Vec<(u64, u64)> {
         let rows = rows(r, &[1e6, 0.0]);
-        // The first column is stored relative to 1e6 and so coarsely; the keys tell it exactly.
+        // Half precision is too coarse for the row number in the first column, so the key identifies the row.
         let (keys, _, _) = r.parts();
         let mut all: Vec<_> = keys
             .iter()
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_merged_sample_is_what_one_stream_would_have_given() {
+    fn a_merged_sample_equals_the_sample_of_one_stream() {
         let k = 50;
         let mut all: Vec<(u64, (u64, u64))> =
             (0..3u64).flat_map(|w| (0..400).map(move |i| (priority(7, w, i), (i, w)))).collect();
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_sample_wins_a_merge_and_zero_switches_off() {
+    fn a_merge_takes_the_smaller_capacity_and_zero_disables_sampling() {
         let mut a = sample(0, 0..100, 20);
         a.merge(&sample(1, 0..100, 7));
         assert_eq!((a.len(), a.capacity()), (7, 7));

@@ -1,4 +1,4 @@
-//! What files of a [`Sketcher`] and a [`Sketch`] hold.
+//! File contents of a [`Sketcher`] and a [`Sketch`]. `docs/file-format.md` describes them.
 
 use crate::error::Result;
 use crate::sketch::Sketch;
@@ -62,7 +62,7 @@ fn read_reservoir(file: &Reader<'_>, dim: usize) -> Result<Reservoir> {
     Ok(Reservoir::from_parts(capacity, origin, keys, data, scales))
 }
 
-/// Whether sketches of this method count as compressed where their file does not say it.
+/// Whether sketches of this method count as compressed if the file has no entry for it.
 fn compresses(method: Method) -> bool {
     matches!(method, Method::Frosh | Method::FroshSparse)
 }
@@ -180,14 +180,14 @@ impl Saved for Sketcher {
         if let Some(block) = &mut sketcher.block {
             block.trial = file.fact("trial")?;
             block.done = file.fact("sub_blocks")?;
-            // Streams of before blocks grew, and those of a fixed block size, do not say so.
+            // Absent in states with a fixed block size, and in states of releases before blocks grew.
             block.grows = file.optional("growing_blocks").is_some();
             block.begin(sketcher.centering.before);
             let rows = if block.done > 0 { block.q } else { 0 };
             block.acc = file.f32s("accumulator", &[Some(rows), Some(dim)])?;
             block.tally = file.i64s("tally", block.q)?;
             if block.done >= (block.m / block.p).max(1)
-                || (block.plain && block.done > 0)
+                || (block.uncompressed && block.done > 0)
                 || block.trial > u64::MAX >> 32
             {
                 return Err(contradiction("more sub-blocks than a block has"));

@@ -1,30 +1,17 @@
 //! The learner: takes batches of rows of any size and keeps a sketch of their centred scatter.
 //!
-//! **Algorithm 1** is centring, compression, frequent directions, for every block of m rows. FROSH and
-//! OSH are this one pipeline with the compression stage on or off; LSH keeps only the mean.
+//! **Algorithm 1** is centring, compression and frequent directions for every block of m rows. FROSH and
+//! OSH are the same pipeline with and without compression. LSH keeps only the mean.
 //!
-//! **Where we differ.** Blocks begin at fixed row numbers, not where batches end, so the cut into
-//! batches changes nothing. Unless the caller sets their size, the first blocks are small and grow with the row number
-//! ([`compression`](crate::sketch::compression)). A sub-block is compressed when the first row after it arrives, and a full
-//! buffer shrinks when the next block begins; so the state is a function of the rows seen, and as little
-//! as possible has been thrown away when somebody asks. Rows of an unfinished block take part in what
-//! is asked for: as they are if none of the block was compressed yet, else as a block padded with zeros.
+//! **Where we differ.** Blocks start at fixed row numbers, not at the ends of batches, so the cut into batches
+//! does not change the result. Unless the caller sets the block size, the first blocks are small and grow with the
+//! row number ([`compression`](crate::sketch::compression)). Work is delayed as long as possible: a sub-block is compressed
+//! when the first row after it arrives, and a full buffer shrinks when the next block starts. So the state is a function
+//! of the rows alone, and a sketch taken at any row has lost as little as possible. Such a sketch includes the
+//! rows of an unfinished block: unchanged if none of the block was compressed yet, else as a block padded with zeros.
 //!
-//! **Cost.** O(n d log l + n d l^2 / m) time; 2 l d floats, the shrink's work space and the reservoir,
-//! whatever n is. The shrink of one block runs beside the compression of the next where there are
-//! threads.
-//!
-//! ```
-//! use frosh::{Config, Rows, Sketcher};
-//! let data: Vec<f32> = (0..4000).map(|i| ((i * i) % 97) as f32).collect();
-//! let mut sketcher = Sketcher::new(Config::new(20).seed(7))?;
-//! for batch in data.chunks(20 * 64) {
-//!     sketcher.push(Rows::new(batch, 20)?)?;
-//! }
-//! let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&data, 20)?)?;
-//! assert_eq!((codes.len(), codes.bits()), (200, 16));
-//! # Ok::<(), frosh::Error>(())
-//! ```
+//! **Cost.** O(n d log l + n d l^2 / m) time. Memory: 2 l d floats, the work space of the shrink and the reservoir,
+//! for any n. With several threads, the shrink of one block runs in parallel with the compression of the next.
 
 use crate::arch;
 use crate::error::{Error, Result};
@@ -39,15 +26,47 @@ use crate::sketch::config::{Config, Method};
 use crate::sketch::frequent_directions::FrequentDirections;
 use crate::sketch::reservoir::{self, Reservoir};
 
-/// Rows that LSH takes the mean of at once, and values that they may have together: rows are looked at twice, the
-/// second time in cache.
-const LSH_BLOCK: usize = 64;
-const LSH_VALUES: usize = 1 << 16;
-/// Values below which one thread converts a batch faster than several.
-const SMALL: usize = 1 << 16;
+/// Limits of an LSH block, in rows and in values. Rows are read twice, the second time from cache.
+const LSH_BLOCK_ROWS: usize = 64;
+const LSH_BLOCK_VALUES: usize = 1 << 16;
+/// Batches with fewer values are converted on one thread, which is faster than waking others.
+const MIN_PARALLEL_VALUES: usize = 1 << 16;
 
-/// Learns from a stream of rows: takes batches of any size and keeps a sketch of their centred scatter in
-/// memory that does not grow with the stream. The cut into batches and the number of threads change nothing.
+/// Learns from a stream of rows.
+///
+/// It takes batches of any size and keeps a sketch of their centred scatter, in memory that does not grow with the
+/// stream. The cut into batches and the number of threads do not change the result.
+///
+/// Time for n rows: O(n d log l + n d l^2 / m) for FROSH, O(n d l) for OSH. Memory: at most 3 l d floats and
+/// s (2 d + 12) bytes for s sampled rows; l d / 2 floats more on several threads.
+///
+/// ```
+/// use frosh::{Config, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..4000).map(|i| ((i * i) % 97) as f32).collect();
+/// let mut sketcher = Sketcher::new(Config::new(20).seed(7))?;
+/// for batch in data.chunks(20 * 64) {
+///     sketcher.push(Rows::new(batch, 20)?)?;
+/// }
+/// let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&data, 20)?)?;
+/// assert_eq!((codes.len(), codes.bits()), (200, 16));
+/// # Ok::<(), frosh::Error>(())
+/// ```
+///
+/// A learner can be saved in the middle of a stream and resumed later, bit for bit:
+///
+/// ```
+/// # use frosh::{Config, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..4000).map(|i| ((i * i) % 97) as f32).collect();
+/// # let mut sketcher = Sketcher::new(Config::new(20).seed(7))?;
+/// sketcher.push(Rows::new(&data[..2000], 20)?)?;
+/// sketcher.set_note("shard 1 done");
+/// let state = sketcher.to_bytes(); // or sketcher.save("state.frosh")?
+///
+/// let mut resumed = Sketcher::from_bytes(&state)?;
+/// assert_eq!((resumed.rows(), resumed.note()), (100, "shard 1 done"));
+/// resumed.push(Rows::new(&data[2000..], 20)?)?;
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sketcher {
     pub(crate) config: Config,
@@ -56,7 +75,7 @@ pub struct Sketcher {
     /// The compression stage; none for OSH and LSH.
     pub(crate) block: Option<Block>,
     pub(crate) directions: FrequentDirections,
-    /// Rows of the block that wait for more, relative to the centring's reference.
+    /// Rows that are not used yet, minus the reference of the centring; the first `pending` rows are valid.
     pub(crate) buffer: Vec<f32>,
     pub(crate) pending: usize,
     pub(crate) reservoir: Reservoir,
@@ -65,7 +84,11 @@ pub struct Sketcher {
 }
 
 impl Sketcher {
-    /// A learner that has seen nothing.
+    /// A learner without rows. It keeps the [current pool](Pool::current).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if a setting is outside its range.
     pub fn new(config: Config) -> Result<Self> {
         let m = config.resolved_block_rows()?;
         let pool = Pool::current();
@@ -94,7 +117,7 @@ impl Sketcher {
         })
     }
 
-    /// Rows seen.
+    /// Number of rows learned from so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -109,12 +132,12 @@ impl Sketcher {
         self.config.sketch_rows
     }
 
-    /// Rows m of a block that is compressed at once; the first blocks may be smaller.
+    /// Rows m of the largest compressed block; the first blocks may be smaller.
     pub fn block_rows(&self) -> usize {
         self.config.block_rows.unwrap_or(0)
     }
 
-    /// A text of the caller's that is saved with the state: where in its input the stream stands, say.
+    /// A text of the caller that is saved with the state, for example the position in the input.
     pub fn note(&self) -> &str {
         &self.note
     }
@@ -131,7 +154,22 @@ impl Sketcher {
         self.buffer.len() * 4 + block + self.directions.bytes() + self.reservoir.bytes() + dim * 24
     }
 
-    /// Learns from a batch. After a refused row, the rows before it count and nothing after it does.
+    /// Learns from a batch of any size.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] if the rows have another dimension; then the state is unchanged. [`Error::NotFinite`] or
+    /// [`Error::TooLarge`] if a row has a bad value; then the rows before it are learned from, and no row after it.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketcher};
+    /// let mut sketcher = Sketcher::new(Config::new(3))?;
+    /// sketcher.push(Rows::new(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], 3)?)?;
+    /// sketcher.push(Rows::new(&[7u8, 8, 9], 3)?)?; // batches may have different element types
+    /// assert_eq!(sketcher.rows(), 3);
+    /// assert!(sketcher.push(Rows::new(&[1.0f32, f32::INFINITY, 0.0], 3)?).is_err());
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn push<T: Element>(&mut self, batch: Rows<'_, T>) -> Result<()> {
         let dim = self.config.dim;
         if batch.dim() != dim {
@@ -145,12 +183,12 @@ impl Sketcher {
         }
         self.buffer.resize(self.pending_capacity() * dim, 0.0);
         let first = self.rows;
-        let result = if batch.as_slice().len() < SMALL && self.pending + batch.len() <= self.limit()
-        {
-            // The rows only wait: not worth waking a thread.
+        let small = batch.as_slice().len() < MIN_PARALLEL_VALUES;
+        let result = if small && self.pending + batch.len() <= self.limit() {
+            // The rows are only copied to the buffer, which is too little work to wake a thread.
             self.take(&batch)
         } else {
-            // Inside the pool from the start, so that no step has to wake it.
+            // Everything runs inside the pool, so that no step has to wake it.
             let pool = self.pool.clone();
             pool.enter(|| self.take(&batch))
         };
@@ -158,7 +196,7 @@ impl Sketcher {
         result
     }
 
-    /// Takes the rows of a batch, up to the first bad one.
+    /// Absorbs the rows of a batch, up to the first bad one.
     fn take<T: Element>(&mut self, batch: &Rows<'_, T>) -> Result<()> {
         let mut at = 0;
         while at < batch.len() {
@@ -181,12 +219,25 @@ impl Sketcher {
         Ok(())
     }
 
-    /// What was learned up to here. The stream goes on as if nobody had asked.
+    /// The sketch of all rows so far. The learner is not changed, and can take more rows.
+    ///
+    /// Copies the state, and absorbs the rows of an unfinished block into the copy.
+    ///
+    /// ```
+    /// # use frosh::{Config, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..4000).map(|i| ((i * i) % 97) as f32).collect();
+    /// let mut sketcher = Sketcher::new(Config::new(20))?;
+    /// for batch in data.chunks(20 * 64) {
+    ///     sketcher.push(Rows::new(batch, 20)?)?;
+    ///     let model_so_far = sketcher.sketch().hasher(8)?;
+    /// }
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
     pub fn sketch(&self) -> Sketch {
         self.clone().finish()
     }
 
-    /// Ends the stream.
+    /// Ends the stream and returns the sketch of all rows.
     pub fn finish(mut self) -> Sketch {
         self.flush();
         Sketch {
@@ -204,7 +255,7 @@ impl Sketcher {
         }
     }
 
-    /// The first row of the stream becomes the reference and the reservoir's origin.
+    /// Makes the first row of the stream the reference of the centring and the origin of the reservoir.
     fn start<T: Element>(&mut self, row: &[T]) -> Result<()> {
         let zero = vec![0.0; self.config.dim];
         let mut first = zero.clone();
@@ -214,40 +265,41 @@ impl Sketcher {
         Ok(())
     }
 
-    /// Most rows that ever wait.
+    /// Capacity of the buffer of pending rows.
     pub(crate) fn pending_capacity(&self) -> usize {
         match (&self.block, self.config.method) {
             (Some(block), _) => block.p.max(block.q),
-            (None, Method::Lsh) => (LSH_VALUES / self.config.dim).clamp(4, LSH_BLOCK),
+            (None, Method::Lsh) => (LSH_BLOCK_VALUES / self.config.dim).clamp(4, LSH_BLOCK_ROWS),
             (None, _) => self.config.sketch_rows / 2,
         }
     }
 
-    /// The compression stage, if the current block goes through it.
+    /// The compression stage, if the current block is compressed.
     fn compression(&self) -> Option<&Block> {
-        self.block.as_ref().filter(|block| !block.plain)
+        self.block.as_ref().filter(|block| !block.uncompressed)
     }
 
-    /// Rows that may wait before the front of them must be used.
+    /// Number of rows that may be pending before the first of them must be used.
     fn limit(&self) -> usize {
         match &self.block {
-            Some(block) if block.plain => block.q,
+            Some(block) if block.uncompressed => block.q,
             Some(block) if block.done > 0 => block.p,
-            // Until there are more than q rows, the block may still end as it is.
+            // A block that ends with at most q rows is not compressed, so its first q rows must stay pending.
             _ => self.pending_capacity(),
         }
     }
 
-    /// Uses whole blocks side by side, from where they lie, if there are enough of them. Returns the rows used.
+    /// Absorbs complete blocks in parallel, without copying rows, if there are enough blocks. Returns the number of
+    /// rows absorbed.
     fn take_blocks(&mut self, values: &[f32]) -> usize {
         let Self { block: Some(block), directions, centering, pool, .. } = self else { return 0 };
-        if block.plain || block.done > 0 {
+        if block.uncompressed || block.done > 0 {
             return 0;
         }
-        // A row follows the last block.
+        // A block is absorbed only if a row follows it.
         let m = block.m;
         let blocks = block.equal_blocks(centering.before, (values.len() / self.config.dim - 1) / m);
-        if !blocks::pays(pool, blocks) {
+        if !blocks::can_run(pool, blocks) {
             return 0;
         }
         let taken = blocks::take(pool, values, blocks, block, centering, directions) * m;
@@ -255,7 +307,7 @@ impl Sketcher {
         taken
     }
 
-    /// Uses as many whole sub-blocks as there are, from where they lie. Returns the rows used.
+    /// Absorbs all complete sub-blocks without copying rows. Returns the number of rows absorbed.
     fn take_directly(&mut self, values: &[f32]) -> Result<usize> {
         let dim = self.config.dim;
         let available = values.len() / dim;
@@ -267,9 +319,9 @@ impl Sketcher {
         // The first sub-block of a block needs a longer look-ahead than those after it.
         let mut count = 1 + (available - unit).saturating_sub(1) / unit;
         count = count.min(self.compression().map_or(1, Block::remaining));
-        // A block begins because enough rows have come, and a sub-block is used because a row follows
-        // it. So those rows must be good before anything happens; a shrink could not be undone. On one thread it comes
-        // after the rows that are used, which are then known to be good.
+        // A block starts when enough rows have arrived, and a sub-block is used when a row follows it. Those rows
+        // are checked before anything changes, because a shrink cannot be undone. On one thread the shrink runs after
+        // the compression, which has checked the rows by then.
         let mut begins =
             if self.compression().is_some_and(|b| b.done == 0) { limit + 1 } else { 0 };
         if self.pool.threads() == 1 && begins <= count * unit {
@@ -282,7 +334,7 @@ impl Sketcher {
             self.rows += (count * unit) as u64;
             return Ok(count * unit);
         }
-        // Nothing has changed. Take the rows before the first bad one, then refuse that.
+        // Nothing has changed. Absorb the rows before the first bad one, then report that row.
         let suspects = Rows::new(&values[..(count * unit + 1).max(begins) * dim], dim)?;
         match rows::check(&suspects) {
             Err(error @ (Error::NotFinite { row, .. } | Error::TooLarge { row, .. })) => {
@@ -293,19 +345,20 @@ impl Sketcher {
         }
     }
 
-    /// Feeds whole sub-blocks of raw rows to the next stage, or changes nothing if one is bad.
+    /// Passes complete sub-blocks of uncentred rows to the next stage. Returns false, and changes nothing, if one has
+    /// a bad value.
     fn use_rows(&mut self, values: &[f32]) -> bool {
-        let Some(block) = self.block.as_mut().filter(|block| !block.plain) else {
+        let Some(block) = self.block.as_mut().filter(|block| !block.uncompressed) else {
             if !arch::usable(values) {
                 return false;
             }
             self.use_uncompressed(values, true);
             return true;
         };
-        // No rows wait, so the buffer is free to remember what a bad row would spoil. A block that begins is empty.
-        let (done, spoilt) = (block.done, block.acc.len());
+        // No rows are pending, so the buffer can hold a copy of the accumulator. A new block's accumulator is zero.
+        let (done, saved) = (block.done, block.acc.len());
         if done > 0 {
-            self.buffer[..spoilt].copy_from_slice(&block.acc);
+            self.buffer[..saved].copy_from_slice(&block.acc);
         }
         let before = (block.tally.clone(), self.centering.sum.clone(), self.centering.rows);
         if self.compress(values, usize::MAX, true) <= LIMIT.to_bits() {
@@ -315,7 +368,7 @@ impl Sketcher {
         if let Some(block) = &mut self.block {
             match done {
                 0 => block.acc.fill(0.0),
-                _ => block.acc.copy_from_slice(&self.buffer[..spoilt]),
+                _ => block.acc.copy_from_slice(&self.buffer[..saved]),
             }
             (block.tally, self.centering.sum, self.centering.rows) = before;
             block.done = done;
@@ -323,12 +376,13 @@ impl Sketcher {
         false
     }
 
-    /// Compresses whole sub-blocks; beside it, or after it on one thread, shrinks the sketch if this block will need room.
+    /// Compresses complete sub-blocks. At the start of a block it also shrinks the sketch if there is no room for the
+    /// block: in parallel, or afterwards on one thread. Returns the bits of the largest magnitude.
     fn compress(&mut self, values: &[f32], live: usize, raw: bool) -> u32 {
         let Self { block, directions, centering, pool, .. } = self;
         let Some(block) = block else { return 0 };
         let live = live.min(block.p);
-        let shrinks = block.done == 0 && directions.is_short_of(block.q);
+        let shrinks = block.done == 0 && directions.lacks_room_for(block.q);
         let mut absorb = || block.absorb((&*pool, pool.threads()), values, live, raw, centering);
         if shrinks && pool.threads() > 1 {
             return pool.join(|| directions.shrink(pool), absorb).1;
@@ -346,7 +400,7 @@ impl Sketcher {
         }
     }
 
-    /// The compressed rows join the sketch.
+    /// Appends the compressed rows to the sketch, and starts the next block.
     fn end_block(&mut self) {
         let shift = self.centering.shift();
         let Self { block, directions, pool, .. } = self;
@@ -356,7 +410,7 @@ impl Sketcher {
         self.begin_block();
     }
 
-    /// The rows of the block join the mean, and the next block begins.
+    /// Adds the rows of the block to the mean, and starts the next block.
     fn begin_block(&mut self) {
         self.centering.close();
         if let Some(block) = &mut self.block {
@@ -364,7 +418,7 @@ impl Sketcher {
         }
     }
 
-    /// A block that is not compressed: OSH's, LSH's (of which only the mean stays), or a short last one.
+    /// Absorbs a block that is not compressed: of OSH, of LSH (only the mean is kept), or one that is too short.
     fn use_uncompressed(&mut self, values: &[f32], raw: bool) {
         let dim = self.config.dim;
         let zero = vec![0f32; dim];
@@ -378,11 +432,12 @@ impl Sketcher {
         self.begin_block();
     }
 
-    /// Puts rows into the waiting room, after making room in it. Returns how many.
+    /// Copies rows to the buffer of pending rows, and first uses the pending rows if it is full. Returns the number of
+    /// rows copied.
     fn take_pending<T: Element>(&mut self, rest: &Rows<'_, T>) -> Result<usize> {
         let dim = self.config.dim;
         if self.pending == self.limit() {
-            // The front is used because a row follows it; so that row must be good.
+            // Pending rows are used only if an accepted row follows them.
             rows::check(&rest.slice(0..1))?;
             self.use_pending();
         }
@@ -401,7 +456,7 @@ impl Sketcher {
         loaded.map(|()| count)
     }
 
-    /// Uses the front of the waiting rows.
+    /// Uses the first pending sub-block, or all pending rows if the block is not compressed.
     fn use_pending(&mut self) {
         let dim = self.config.dim;
         let unit = self.compression().map_or(self.pending, |block| block.p);
@@ -413,13 +468,13 @@ impl Sketcher {
             self.use_uncompressed(&buffer[..unit * dim], false);
         }
         self.buffer = buffer;
-        // Rows after the front were read against the same reference unless the block ended; and it
-        // cannot end while more than one sub-block of rows waits.
+        // The remaining rows have the same reference: it changes only at the end of a block, and a block cannot
+        // end while more than one sub-block is pending.
         self.buffer.copy_within(unit * dim..self.pending * dim, 0);
         self.pending -= unit;
     }
 
-    /// Brings the rows of an unfinished block into the sketch.
+    /// Absorbs the pending rows, and ends the block.
     fn flush(&mut self) {
         let dim = self.config.dim;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -440,21 +495,21 @@ impl Sketcher {
         self.buffer = buffer;
     }
 
-    /// Offers the rows of the batch that were taken to the reservoir; `first` is the number of its first
-    /// row in the stream.
+    /// Offers the absorbed rows of the batch to the reservoir. `first` is the number of the batch's first row in the
+    /// stream.
     fn sample<T: Element>(&mut self, first: u64, batch: &Rows<'_, T>) {
         let (seed, worker, metric) = (self.config.seed, self.config.worker, self.config.metric);
         let origin = std::mem::take(&mut self.reservoir.origin);
         let keys = (first..self.rows).map(|number| priority(seed, worker, number));
         self.reservoir.offer(keys, |i, row| {
-            // Every row offered was checked when it was taken.
+            // Cannot fail: every offered row was checked before.
             let _ = rows::load(batch.row(i), i, metric, &origin, row);
         });
         self.reservoir.origin = origin;
     }
 }
 
-/// Loads rows into `out`, on all threads where it pays; the first bad row is the error.
+/// Converts rows to `out`, on all threads if there are enough values. Fails for the first bad row.
 fn load_all<T: Element>(
     pool: &Pool,
     batch: &Rows<'_, T>,
@@ -463,7 +518,7 @@ fn load_all<T: Element>(
     out: &mut [f32],
 ) -> Result<()> {
     let dim = batch.dim();
-    let parts = if out.len() < SMALL { 1 } else { pool.threads() };
+    let parts = if out.len() < MIN_PARALLEL_VALUES { 1 } else { pool.threads() };
     let rows_each = batch.len().div_ceil(parts).max(1);
     let mut results: Vec<Result<()>> = (0..parts).map(|_| Ok(())).collect();
     let jobs = results.iter_mut().zip(out.chunks_mut(rows_each * dim)).enumerate().collect();
@@ -494,7 +549,7 @@ fn column_sums(pool: &Pool, values: &[f32], reference: &[f32], sum: &mut [f64]) 
             *total += f64::from(*s);
         }
     };
-    if values.len() < SMALL {
+    if values.len() < MIN_PARALLEL_VALUES {
         strips.into_iter().for_each(work);
     } else {
         pool.each(strips, work);

@@ -1,7 +1,8 @@
-//! Atomic file replacement: a temporary sibling is written, synced, and renamed when it is complete.
+//! Atomic file replacement: temporary sibling, fsync, rename.
 //!
-//! A file that is replaced keeps its permissions; through a link, the file that it names is replaced, or made where
-//! there is none yet. What is no regular file (a device, a pipe) is refused: renaming would put a file in its place.
+//! A replaced file keeps its permissions. If the target is a symbolic link, the file that it points to is replaced or
+//! created. A target that is not a regular file (a device, a pipe) is rejected, because a rename would replace it by a
+//! file.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -9,21 +10,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Temporary files that are being written, so that an interrupted program can remove them.
+/// Paths of uncommitted temporary files, so that an interrupted program can remove them.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file in the making. Dropped before [`AtomicFile::commit`], it leaves nothing behind.
+/// A temporary file that replaces its target on [`AtomicFile::commit`]. If it is dropped before, it is removed.
 #[derive(Debug)]
 pub struct AtomicFile {
     temporary: Option<tempfile::NamedTempFile>,
-    /// As the caller calls it.
+    /// The path that the caller gave, for error messages.
     target: PathBuf,
-    /// Where it really is, links followed.
+    /// The path with all links followed.
     place: PathBuf,
 }
 
 impl AtomicFile {
-    /// Begins a file that shall be `target`.
+    /// Creates a temporary file in the folder of `target`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] if `target` is a folder or not a regular file, [`Error::Io`] if the file cannot be created.
     pub fn begin(target: &Path) -> Result<Self> {
         let refuse = |why: &str| Error::File { path: Some(target.to_owned()), why: why.into() };
         let place =
@@ -31,12 +36,10 @@ impl AtomicFile {
         let before = place.metadata().ok();
         match &before {
             Some(there) if there.is_dir() => {
-                return Err(refuse("is a folder, and a file is to be written: give a file's name"));
+                return Err(refuse("is a folder, not a file: give the name of a file"));
             }
             Some(there) if !there.is_file() => {
-                return Err(refuse(
-                    "is no regular file, and only such can be replaced by a whole one",
-                ));
+                return Err(refuse("is not a regular file, so it cannot be replaced"));
             }
             _ => {}
         }
@@ -49,19 +52,20 @@ impl AtomicFile {
         builder.prefix(&prefix).suffix(SUFFIX);
         #[cfg(unix)]
         {
-            // As any file that a program writes: the umask decides who may read it.
+            // The usual mode of new files, which the umask restricts.
             use std::os::unix::fs::PermissionsExt as _;
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let io = |source| Error::Io { path: target.to_owned(), source: plain(source) };
         let temporary = builder.tempfile_in(folder).map_err(io)?;
         if let Some(before) = before {
-            // Nobody shall read what could not be read before. Where that fails, the umask's choice stays.
+            // Keep the permissions of the replaced file, so that no one else can read the new one. If this fails,
+            // the umask applies.
             let _ = temporary.as_file().set_permissions(before.permissions());
         }
         unfinished(|all| all.push(temporary.path().to_owned()));
-        // Held as long as somebody writes it, so that nobody takes it for a leftover. Where files cannot be locked,
-        // leftovers are not removed either.
+        // The lock is held until the file is closed, so that `remove_leftovers` skips it. On systems without locks,
+        // leftovers are not removed.
         #[cfg(unix)]
         let _ = temporary.as_file().try_lock();
         Ok(Self { temporary: Some(temporary), target: target.to_owned(), place })
@@ -70,12 +74,16 @@ impl AtomicFile {
     /// The open file.
     ///
     /// # Panics
-    /// Never: the file is there until it is committed, and committing takes it.
+    /// Never: the file exists until `commit`, which consumes `self`.
     pub fn file(&self) -> &File {
         self.temporary.as_ref().expect("not committed yet").as_file()
     }
 
-    /// Syncs the file and gives it its name.
+    /// Syncs the file to disk and renames it to the target.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if syncing or renaming fails. Then the temporary file is removed, and the target is unchanged.
     pub fn commit(mut self) -> Result<()> {
         let io = |source| Error::Io { path: self.target.clone(), source };
         if let Some(temporary) = self.temporary.take() {
@@ -84,7 +92,7 @@ impl AtomicFile {
             let done = done.and_then(|()| temporary.persist(&self.place).map_err(|e| e.error));
             unfinished(|all| all.retain(|other| *other != path));
             done.map_err(io)?;
-            // The new name is on disk only with its folder. Where folders cannot be synced, the system does it.
+            // The rename is durable once the folder is synced. Some systems cannot sync folders, and do it later.
             #[cfg(unix)]
             if let Some(folder) = self.place.parent() {
                 let here = Path::new(".");
@@ -95,9 +103,10 @@ impl AtomicFile {
         Ok(())
     }
 
-    /// Removes what programs that were killed left of their temporary files for `target`, and nothing else.
+    /// Removes temporary files for `target` that killed programs left behind. Files that are still being written are
+    /// locked, and are kept.
     pub fn remove_leftovers(target: &Path) {
-        // Elsewhere files are not locked, so nobody knows which are leftovers.
+        // On other systems files are not locked, so leftovers cannot be recognised.
         if !cfg!(unix) {
             return;
         }
@@ -112,7 +121,7 @@ impl AtomicFile {
             let ours = random
                 .is_some_and(|r| r.len() == 6 && r.bytes().all(|b| b.is_ascii_alphanumeric()));
             if ours && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                // Whoever writes it holds a lock.
+                // A program that is still writing holds a lock.
                 let file = File::open(entry.path());
                 if file.is_ok_and(|file| file.try_lock().is_ok()) {
                     let _ = std::fs::remove_file(entry.path());
@@ -121,7 +130,7 @@ impl AtomicFile {
         }
     }
 
-    /// Removes the temporary files of all unfinished files: for a program that is told to stop.
+    /// Removes all uncommitted temporary files of this process. For signal handlers.
     pub fn remove_unfinished() {
         unfinished(|all| {
             for path in all.drain(..) {
@@ -139,44 +148,45 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Links that lead to links are followed so often, as the system does.
-const MOST_LINKS: usize = 40;
+/// Largest number of links that are followed, as in Linux.
+const MAX_LINKS: usize = 40;
 
-/// Where a file is, or would be made, links followed.
+/// The path of a file, or of the file to create, with all links followed.
 fn place(target: &Path) -> io::Result<PathBuf> {
     let mut place = target.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match place.canonicalize() {
             Ok(place) => return Ok(place),
             Err(error) => match place.read_link() {
-                // The link's target is not there yet: it is meant from where the link is.
+                // The target of the link does not exist yet. A relative target starts from the folder of the link.
                 Ok(next) if error.kind() == io::ErrorKind::NotFound => {
                     place = place.parent().unwrap_or(Path::new("")).join(next);
                 }
                 Ok(_) => return Err(error),
-                // No link; if it cannot be made, making it tells why.
+                // Not a link. If the file cannot be created, that step reports the reason.
                 Err(_) => return Ok(place),
             },
         }
     }
-    Err(io::Error::other("too many links lead from one to the next"))
+    Err(io::Error::other("too many levels of symbolic links"))
 }
 
-/// How names of temporary files end.
+/// Suffix of the names of temporary files.
 const SUFFIX: &str = ".tmp";
 
-/// How names of temporary files for a target begin. Names may be too long to be taken up whole.
+/// Prefix of the names of temporary files for a target. It has a hash of the target's name, which may be too long
+/// to include.
 fn prefix(place: &Path) -> String {
     let name = place.file_name().unwrap_or_default().as_encoded_bytes();
     format!(".frosh-{:016x}-", xxhash_rust::xxh3::xxh3_64(name))
 }
 
 fn unfinished(change: impl FnOnce(&mut Vec<PathBuf>)) {
-    // A thread that died while it held the list leaves it usable.
+    // The list stays valid if a thread panics while it holds the lock.
     change(&mut UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
 }
 
-/// The system's error without the temporary file's name, which nobody knows.
+/// The error of the system without the name of the temporary file, which the user did not choose.
 fn plain(error: io::Error) -> io::Error {
     #[cfg(unix)]
     let code = match error.kind() {
@@ -198,13 +208,13 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn write(target: &Path, text: &str) -> Result<()> {
-        let whole = AtomicFile::begin(target)?;
-        whole.file().write_all(text.as_bytes()).unwrap();
-        whole.commit()
+        let file = AtomicFile::begin(target)?;
+        file.file().write_all(text.as_bytes()).unwrap();
+        file.commit()
     }
 
     #[test]
-    fn what_is_replaced_keeps_its_permissions_and_links_stay_links() {
+    fn a_replaced_file_keeps_its_permissions_and_links_stay_links() {
         let dir = tempfile::tempdir().unwrap();
         let (file, link) = (dir.path().join("file"), dir.path().join("link"));
         write(&file, "one").unwrap();
@@ -217,11 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn through_links_to_what_is_not_there_yet_it_is_made() {
+    fn the_missing_target_of_a_link_is_created() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("store")).unwrap();
-        // Two links, of which the second is relative to where it is.
+        // Two links, the second relative to its own folder.
         std::os::unix::fs::symlink("store/link", at("first")).unwrap();
         std::os::unix::fs::symlink("file", at("store/link")).unwrap();
         write(&at("first"), "one").unwrap();
@@ -232,7 +242,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(at("store/file")).unwrap(), "one");
         write(&at("first"), "two").unwrap();
         assert_eq!(std::fs::read_to_string(at("store/file")).unwrap(), "two");
-        // Where the target's folder is missing, or links lead in a circle, nothing is made and nothing replaced.
+        // If the folder of the target is missing, or links form a cycle, nothing is created or replaced.
         std::os::unix::fs::symlink("missing/file", at("nowhere")).unwrap();
         std::os::unix::fs::symlink("circle", at("circle")).unwrap();
         for link in ["nowhere", "circle"] {
@@ -247,7 +257,7 @@ mod tests {
         let target = dir.path().join("state");
         let begun = AtomicFile::begin(&target).unwrap();
         let other = AtomicFile::begin(&dir.path().join("other")).unwrap();
-        let path = |whole: &AtomicFile| whole.temporary.as_ref().unwrap().path().to_owned();
+        let path = |file: &AtomicFile| file.temporary.as_ref().unwrap().path().to_owned();
         let mine = path(&begun);
         let foreign = [".frosh-abcdef.tmp", ".frosh-state.tmp", "state.tmp", "state"];
         foreign.iter().for_each(|name| std::fs::write(dir.path().join(name), "mine").unwrap());
@@ -255,7 +265,7 @@ mod tests {
         std::fs::write(&close, "mine").unwrap();
         AtomicFile::remove_leftovers(&target);
         assert!(mine.exists(), "it is being written");
-        // As a killed program leaves it: there, and not locked any more.
+        // As a killed program leaves it: it exists and is not locked.
         let content = std::fs::read(&mine).unwrap();
         drop(begun);
         std::fs::write(&mine, content).unwrap();
@@ -266,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_folders_are_refused_and_nothing_is_left() {
+    fn devices_and_folders_are_rejected_and_no_file_remains() {
         let dir = tempfile::tempdir().unwrap();
         assert!(AtomicFile::begin(Path::new("/dev/null")).is_err());
         assert!(AtomicFile::begin(dir.path()).is_err());

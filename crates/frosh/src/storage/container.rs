@@ -1,13 +1,13 @@
 //! The container of all files: [safetensors](https://huggingface.co/docs/safetensors), so that any
 //! language can open them.
 //!
-//! Tensors are found by name; facts stand as strings in the metadata. Three facts are in every file:
-//! `format` (what it is), `version` (of that format), and `checksum` (XXH3 of the other facts and all
+//! Tensors have names. Facts are key-value strings in the metadata. Three facts are in every file:
+//! `format` (the kind of file), `version` (of that format), and `checksum` (XXH3 of the other facts and all
 //! tensor bytes). Numbers are little-endian. The same content gives the same bytes.
 //!
-//! Reading checks the version first, then lengths (before anything is allocated for them), the
-//! checksum, the names and shapes, and that every float is finite. Writing goes to a temporary file
-//! beside the target, which is synced and renamed: a file is there whole or not at all.
+//! Reading checks the version, the lengths (before memory is allocated for them), the checksum, names and
+//! shapes, and that every float is finite. Writing replaces the target atomically
+//! ([`atomic_file`](crate::storage::atomic_file)).
 
 use crate::error::{Error, Result};
 use crate::storage::atomic_file::AtomicFile;
@@ -21,22 +21,22 @@ use std::path::Path;
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The version written, and the newest that is read.
+/// The version that is written, and the newest that can be read.
 const VERSION: u32 = 1;
-/// The longest header of a file that is looked at; safetensors' own limit.
+/// The longest header that is read; the limit of safetensors.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// A kind of content that has a file format.
+/// A type with a file format.
 pub(crate) trait Saved: Sized {
     /// Name of the format.
     const FORMAT: &'static str;
-    /// Puts the parts into a file.
+    /// Adds facts and tensors to a file.
     fn write<'a>(&'a self, file: &mut Writer<'a>);
-    /// Makes it again from its parts.
+    /// Reads facts and tensors from a file.
     fn read(file: &Reader<'_>) -> Result<Self>;
 }
 
-/// Gathers the parts of a file.
+/// Collects the facts and tensors of a file.
 #[derive(Default)]
 pub(crate) struct Writer<'a> {
     facts: Facts,
@@ -46,7 +46,7 @@ pub(crate) struct Writer<'a> {
 /// Name, type, shape, bytes.
 type Tensor<'a> = (&'static str, &'static str, Vec<usize>, Cow<'a, [u8]>);
 
-/// The values' bytes, least significant first.
+/// The bytes of the values, least significant first.
 pub(crate) fn little_endian<T: bytemuck::Pod>(values: &[T]) -> Cow<'_, [u8]> {
     let mut bytes = Cow::Borrowed(bytemuck::cast_slice::<T, u8>(values));
     if cfg!(target_endian = "big") {
@@ -87,13 +87,13 @@ impl<'a> Writer<'a> {
     pub(crate) fn i64s(&mut self, name: &'static str, values: &[i64]) {
         self.tensor(name, "I64", &[values.len()], values);
     }
-    /// These are not copied: codes may be most of the memory.
+    /// Borrows the bytes, because codes may take most of the memory.
     pub(crate) fn u8s(&mut self, name: &'static str, shape: &[usize], values: &'a [u8]) {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
         self.tensors.push((name, "U8", shape.to_vec(), values.into()));
     }
 
-    /// The pieces of the file, one after the other: the header, and each tensor.
+    /// The pieces of the file in order: the header, and each tensor.
     fn finish(self, format: &str) -> Vec<Cow<'a, [u8]>> {
         let facts = with_format(self.facts, format);
         let mut sum = Checksum::new(&facts);
@@ -118,10 +118,10 @@ pub(crate) fn with_format(mut facts: Facts, format: &str) -> Facts {
     facts
 }
 
-/// The header of a file, with its length before it.
+/// The header of a file, preceded by its length.
 pub(crate) fn header(mut facts: Facts, checksum: &str, tensors: &[Shape]) -> Vec<u8> {
     facts.insert("checksum", checksum.to_owned());
-    // Keys in the order of their names, written here: a JSON library may be built to keep another.
+    // Keys are sorted and written here, because the order of a JSON library depends on its build features.
     let mut entries = BTreeMap::from([("__metadata__", serde_json::json!(facts).to_string())]);
     let mut at = 0;
     for (name, dtype, shape, bytes) in tensors {
@@ -138,7 +138,7 @@ pub(crate) fn header(mut facts: Facts, checksum: &str, tensors: &[Shape]) -> Vec
     [&(header.len() as u64).to_le_bytes()[..], &header].concat()
 }
 
-/// XXH3 of facts in the order of their names, then of tensors in the order of the file.
+/// XXH3 of the facts in the order of their names, then of the tensors in file order.
 #[derive(Clone)]
 pub(crate) struct Checksum(Xxh3);
 
@@ -173,7 +173,7 @@ impl Checksum {
     }
 }
 
-/// The parts of a file that was checked.
+/// The facts and tensors of a file whose checksum was verified.
 pub(crate) struct Reader<'a> {
     facts: BTreeMap<String, String>,
     tensors: SafeTensors<'a>,
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         let got = facts.get("format").map_or("none", String::as_str);
         if got != format {
             let why =
-                format!("holds format {got:?}, but {format:?} is needed: is it another file?");
+                format!("has format {got:?}, but {format:?} is needed: is it the wrong file?");
             return Err(Error::file(why));
         }
         let version = facts.get("version").and_then(|v| v.parse::<u32>().ok());
@@ -204,12 +204,11 @@ impl<'a> Reader<'a> {
         }
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
         let others = facts.iter().filter(|f| f.0 != "checksum").map(|(k, v)| (&k[..], &v[..]));
-        // Tensor bytes are contiguous after the header: deserialize has checked that.
+        // `deserialize` has checked that the tensor bytes are contiguous after the header.
         let mut sum = Checksum::of(others);
         sum.update(&bytes[8 + header..]);
         if facts.get("checksum") != Some(&sum.finish()) {
-            let why =
-                "its checksum does not fit its content: it is damaged, make or fetch it again";
+            let why = "its checksum does not fit its content: it is damaged, make or copy it again";
             return Err(Error::file(why));
         }
         Ok(Self { facts, tensors })
@@ -220,7 +219,7 @@ impl<'a> Reader<'a> {
         self.facts.get(name).map(String::as_str)
     }
 
-    /// The length of a tensor's last axis, where there is such a tensor with axes.
+    /// The length of the last axis of a tensor; `None` if there is no such tensor, or it has no axes.
     pub(crate) fn width(&self, name: &str) -> Option<usize> {
         self.tensors.tensor(name).ok()?.shape().last().copied()
     }
@@ -235,17 +234,17 @@ impl<'a> Reader<'a> {
         self.fact_by(name, |text| text.parse().ok())
     }
 
-    /// A fact, parsed in its own way.
+    /// A fact, parsed by a function.
     pub(crate) fn fact_by<T>(
         &self,
         name: &str,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<T> {
         let text = self.facts.get(name).map_or("nothing", String::as_str);
-        parse(text).ok_or_else(|| Error::file(format!("{name} is {text:?}, which has no meaning")))
+        parse(text).ok_or_else(|| Error::file(format!("{name} is {text:?}, which is not valid")))
     }
 
-    /// A tensor of this shape; `None` in the shape stands for any length.
+    /// A tensor of this type and shape; `None` in the shape means any length.
     fn tensor<T: bytemuck::Pod>(
         &self,
         name: &str,
@@ -308,7 +307,7 @@ fn finite<T>(name: &str, values: &[T], test: impl Fn(&T) -> bool) -> Result<()> 
     }
 }
 
-/// The error for parts that are well-formed but contradict each other.
+/// The error for parts that are well-formed but inconsistent.
 pub(crate) fn contradiction(what: &str) -> Error {
     Error::file(format!("contradicts itself: {what}"))
 }
@@ -328,12 +327,12 @@ pub(crate) fn from_bytes<T: Saved>(bytes: &[u8]) -> Result<T> {
 }
 
 pub(crate) fn save<T: Saved>(value: &T, path: &Path) -> Result<()> {
-    let whole = AtomicFile::begin(path)?;
+    let file = AtomicFile::begin(path)?;
     let io = |source| Error::Io { path: path.to_owned(), source };
     for piece in pieces(value) {
-        whole.file().write_all(&piece).map_err(io)?;
+        file.file().write_all(&piece).map_err(io)?;
     }
-    whole.commit()
+    file.commit()
 }
 
 pub(crate) fn load<T: Saved>(path: &Path) -> Result<T> {
@@ -345,15 +344,14 @@ pub(crate) fn load<T: Saved>(path: &Path) -> Result<T> {
     })
 }
 
-/// The format that a file says it is of, from its header alone; `None` if it is no safetensors file or
-/// names no format.
+/// The format in the header of a file; `None` if it is not a safetensors file, or has no format.
 pub(crate) fn format_of(path: &Path) -> Result<Option<String>> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(io)?;
     let mut length = Vec::new();
     (&file).take(8).read_to_end(&mut length).map_err(io)?;
     let Ok(length) = <[u8; 8]>::try_from(length) else { return Ok(None) };
-    // Our headers are a few kilobytes; a note makes them longer by its length.
+    // Headers of frosh have a few kilobytes, and the length of a note.
     let length = u64::from_le_bytes(length);
     if length > MAX_HEADER {
         return Ok(None);
@@ -365,26 +363,41 @@ pub(crate) fn format_of(path: &Path) -> Result<Option<String>> {
     Ok(format.map(str::to_owned))
 }
 
-/// Gives a type the four public ways to and from a file.
+/// Implements `to_bytes`, `from_bytes`, `save` and `load` for a type.
 macro_rules! saved {
     ($t:ty) => {
         impl $t {
-            /// The file's bytes. The same content gives the same bytes.
+            /// The bytes of a file. Equal content gives equal bytes.
             pub fn to_bytes(&self) -> Vec<u8> {
                 $crate::storage::container::to_bytes(self)
             }
 
             /// Reads the bytes of a file.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::File`](crate::Error::File) if the bytes are damaged, of another kind of file, or of a newer version.
             pub fn from_bytes(bytes: &[u8]) -> $crate::Result<Self> {
                 $crate::storage::container::from_bytes(bytes)
             }
 
-            /// Writes a file, whole or not at all.
+            /// Writes a file. An existing file is replaced atomically: after a failure or a crash, the old file or the
+            /// complete new one is there.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Io`](crate::Error::Io) if writing fails, [`Error::File`](crate::Error::File) if the path is a folder or
+            /// a device.
             pub fn save(&self, path: impl AsRef<std::path::Path>) -> $crate::Result<()> {
                 $crate::storage::container::save(self, path.as_ref())
             }
 
             /// Reads a file.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Io`](crate::Error::Io) if reading fails, [`Error::File`](crate::Error::File) if the file is damaged, of
+            /// another kind, or of a newer version.
             pub fn load(path: impl AsRef<std::path::Path>) -> $crate::Result<Self> {
                 $crate::storage::container::load(path.as_ref())
             }

@@ -1,12 +1,12 @@
-//! Bytes that are in memory or in a mapped file, read alike.
+//! Bytes in memory or in a memory-mapped file, with one interface.
 //!
-//! **Why.** Codes of an index folder are searched where they lie: opening takes no time, and pages that no query
-//! touches are never read. All of the mapping's `unsafe` is here.
+//! **Why.** Codes of an index folder are searched in mapped files: opening takes no time, and pages that no query
+//! needs are never read. All `unsafe` code of the mapping is here.
 //!
-//! **Few mappings.** A process may have 65,530 of them on Linux, and an index of many parts has several files for
-//! each part. So files of a few pages are read instead, and so is any file once there are [`MOST`] mappings.
+//! **Few mappings.** A Linux process can have 65,530 mappings, and an index has several files for each of its
+//! parts. So small files are read into memory, and so are all files once there are [`MAX_MAPPINGS`] mappings.
 //!
-//! **Cost.** None: a slice either way. Clones of mapped bytes share the mapping.
+//! **Cost.** None: both are slices. Clones of mapped bytes share the mapping.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -14,11 +14,11 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files of at most so many bytes are read, not mapped.
-const SMALL: u64 = 1 << 14;
-/// Mappings at most: half of what Linux allows, so that the rest of the process has enough.
-const MOST: usize = 1 << 15;
-/// Mappings that there are.
+/// Files of at most this many bytes are read, not mapped.
+const MAX_READ_BYTES: u64 = 1 << 14;
+/// Largest number of mappings: half of the Linux limit, which leaves enough for the rest of the process.
+const MAX_MAPPINGS: usize = 1 << 15;
+/// Current number of mappings.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes, owned or mapped.
@@ -28,7 +28,7 @@ pub(crate) enum Bytes {
     Mapped(Arc<Mapping>, Range<usize>),
 }
 
-/// A mapping that is counted for as long as it is there.
+/// A mapping. [`MAPPED`] counts it until it is dropped.
 pub(crate) struct Mapping(memmap2::Mmap);
 
 impl Drop for Mapping {
@@ -38,16 +38,16 @@ impl Drop for Mapping {
 }
 
 impl Bytes {
-    /// Maps a file, which nobody may change from now on, without its first `from` bytes; or reads it, where that
-    /// is better.
+    /// Maps a file without its first `from` bytes, or reads it if it is small or there are too many mappings. The file
+    /// must not change while it is mapped.
     pub(crate) fn map(file: &File, from: usize) -> io::Result<Self> {
-        Self::map_at_most(file, from, MOST)
+        Self::map_at_most(file, from, MAX_MAPPINGS)
     }
 
     fn map_at_most(mut file: &File, from: usize, most: usize) -> io::Result<Self> {
         let length = file.metadata()?.len();
-        if length <= SMALL.max(from as u64) || MAPPED.load(Ordering::Relaxed) >= most {
-            // Reserved in one piece, and never more than the file has.
+        if length <= MAX_READ_BYTES.max(from as u64) || MAPPED.load(Ordering::Relaxed) >= most {
+            // One allocation of the exact size.
             let rest = length.saturating_sub(from as u64);
             let size = usize::try_from(rest).map_err(|_| io::ErrorKind::OutOfMemory)?;
             let mut bytes = Vec::new();
@@ -58,16 +58,16 @@ impl Bytes {
             }
             return Ok(Bytes::Owned(bytes));
         }
-        // SAFETY: files of an index are written once, under a name that is not referred to before they are
-        // complete, and removed but never changed or shortened; a removed file stays mapped. Somebody who
-        // shortens one by other means can stop the process with a signal, as with any mapped file.
+        // SAFETY: files of an index are written once, and are only opened after they are complete. They may be
+        // removed, but are never changed or truncated; a removed file stays mapped. If another program truncates a
+        // file, the process receives a signal, as with any mapped file.
         let map = unsafe { memmap2::Mmap::map(file)? };
         MAPPED.fetch_add(1, Ordering::Relaxed);
         let range = from.min(map.len())..map.len();
         Ok(Bytes::Mapped(Arc::new(Mapping(map)), range))
     }
 
-    /// Some of the bytes: of the same mapping, or a copy.
+    /// A part of the bytes: of the same mapping, or a copy.
     pub(crate) fn slice(&self, part: Range<usize>) -> Self {
         match self {
             Bytes::Owned(bytes) => Bytes::Owned(bytes[part].to_vec()),
@@ -78,14 +78,14 @@ impl Bytes {
         }
     }
 
-    /// The bytes to append to: a copy, if they were mapped.
+    /// The bytes as a vector that can be changed. Mapped bytes are copied first.
     pub(crate) fn to_mut(&mut self) -> &mut Vec<u8> {
         if let Bytes::Mapped(..) = self {
             *self = Bytes::Owned(self.to_vec());
         }
         match self {
             Bytes::Owned(bytes) => bytes,
-            Bytes::Mapped(..) => unreachable!("made owned above"),
+            Bytes::Mapped(..) => unreachable!("converted to Owned above"),
         }
     }
 }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!((&*mapped, &longer[..content.len()]), (&content[..], &content[..]));
         assert!(Bytes::map(&file, content.len() + 8).unwrap().is_empty());
         assert!(Bytes::map(&file, content.len() + 99).unwrap().is_empty());
-        // With as many mappings as there may be, the same bytes are read.
+        // With the largest number of mappings reached, the same bytes are read.
         let read = Bytes::map_at_most(&file, 8, 0).unwrap();
         assert!(matches!(read, Bytes::Owned(_)) && read == mapped);
         assert_eq!(&*read.slice(5..90_000), &content[5..90_000]);

@@ -1,4 +1,4 @@
-//! Files: the safetensors container, atomic replacement, mapped memory, and what each kind of file holds.
+//! Files: the safetensors container, the file formats, atomic replacement, and memory mapping.
 
 pub(crate) mod atomic_file;
 pub(crate) mod container;

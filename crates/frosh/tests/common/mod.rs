@@ -1,4 +1,4 @@
-//! What the integration tests share: a generator, planted data, plain oracles, real data, MAP.
+//! Shared by the integration tests: a generator, planted data, reference implementations, real data, MAP.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par, Side};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-/// Splitmix64 and what is made of it.
+/// Random numbers by SplitMix64.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -39,7 +39,7 @@ impl Random {
         order
     }
 
-    /// k orthonormal directions, one after the other (Gram and Schmidt, twice).
+    /// k orthonormal directions, by two passes of Gram-Schmidt.
     pub(crate) fn orthonormal(&mut self, k: usize, dim: usize) -> Vec<Vec<f64>> {
         let mut basis: Vec<Vec<f64>> = Vec::new();
         for _ in 0..k {
@@ -171,7 +171,7 @@ pub(crate) struct Benchmark {
 }
 
 impl Benchmark {
-    /// 1,000 rows are set aside by a seeded permutation and 300 of them ask; all others train, and
+    /// A seeded permutation holds out 1,000 rows, of which 300 are queries. All other rows are for training, and
     /// 20,000 of those are the database.
     fn new(data: &[f32], dim: usize) -> Self {
         let order = Random(17).permutation(data.len() / dim);
@@ -204,7 +204,7 @@ impl Benchmark {
         }
     }
 
-    /// Mean over queries of the average precision of the whole ranking, ties in random order.
+    /// Mean over queries of the average precision of the full ranking, with ties in random order.
     pub(crate) fn map(&self, hasher: &Hasher) -> f64 {
         let (database, queries) = (encode(hasher, &self.database), encode(hasher, &self.queries));
         let asked: Vec<f64> = (0..queries.len())
@@ -252,7 +252,7 @@ pub(crate) fn average_precision(groups: &[(usize, usize)]) -> f64 {
     sum / hits
 }
 
-/// A file of the benchmark data; none, with a note, where there is no data.
+/// A file of the benchmark data. If it is missing, prints a note and returns `None`.
 fn open(name: &str) -> Option<File> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
     let file = File::open(&path).ok();
@@ -262,7 +262,7 @@ fn open(name: &str) -> Option<File> {
     file
 }
 
-/// Says that a test could not be done, and why, past the capture of output; `.ci/run` counts these lines.
+/// Prints that a test was skipped and why, bypassing the capture of output. `.ci/run` counts these lines.
 fn skipped(why: &str) {
     use std::io::Write as _;
     let thread = std::thread::current();

@@ -1,4 +1,4 @@
-//! The search against its definition: all distances in double precision, sorted.
+//! Compares the search with its definition: all distances in double precision, sorted.
 
 use super::*;
 use crate::random::{Purpose, Stream};
@@ -14,7 +14,7 @@ fn normals(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| stream.normal() as f32).collect()
 }
 
-/// A row as the metric sees it.
+/// A row in double precision, scaled for the metric.
 fn seen<T: Element>(row: &[T], metric: Metric) -> Vec<f64> {
     let row: Vec<f64> = row.iter().map(|x| x.to_f64()).collect();
     let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -59,7 +59,7 @@ fn search<T: Element>(
     search.finish()
 }
 
-/// The same rows at the same distances, up to the last digits of a double.
+/// Checks for the same rows at the same distances, up to rounding.
 fn check<T: Element>(queries: &[T], base: &[T], dim: usize, k: usize, metric: Metric) {
     let (queries, base) = (Rows::new(queries, dim).unwrap(), Rows::new(base, dim).unwrap());
     let want = oracle(queries, base, k, metric);
@@ -101,7 +101,7 @@ fn a_large_offset_costs_no_digits() {
     let single = |x: &[f32]| x.iter().map(|x| x + 1e6).collect::<Vec<f32>>();
     check(&single(&q), &single(&base), dim, 50, Metric::L2);
     check(&single(&q), &single(&base), dim, 50, Metric::Cosine);
-    // Queries and base far apart: nothing can be ruled out, and the answer is still right.
+    // Queries and base are far apart: nothing can be pruned, and the result is still exact.
     check(&shift(&q, -1e5), &shift(&base, 1e5), dim, 50, Metric::L2);
 }
 
@@ -109,7 +109,7 @@ fn a_large_offset_costs_no_digits() {
 fn distances_that_single_precision_cannot_tell_apart() {
     let dim = 16;
     let mut random = stream(3);
-    // Shells around two points, neither of them where the product has its origin.
+    // Shells around two points, neither of which is the reference of the product.
     let queries: Vec<f64> = [[3.0; 16], [-2.0; 16]].concat();
     let mut base = Vec::new();
     for i in 0..3000 {
@@ -138,14 +138,14 @@ fn tiny_and_huge_values() {
 
 #[test]
 fn equal_distances_come_by_id() {
-    // Few whole numbers: most distances are shared, and exact.
+    // Few distinct integers: most distances are tied, and exact.
     let mut random = stream(6);
     let mut bytes = |n: usize| (0..n).map(|_| random.below(3) as u8).collect::<Vec<u8>>();
     let (q, base) = (bytes(4 * 70), bytes(4 * 6000));
     for k in [1, 10, 100, 2999] {
         check(&q, &base, 4, k, Metric::L2);
     }
-    // The same row over and over, with and without a scale.
+    // Many copies of one row, with and without a scale.
     let base: Vec<f32> = [0.3f32, -0.7, 0.1].repeat(4000);
     check(&[0.1f32, 0.2, 0.9], &base, 3, 100, Metric::L2);
     check(&[0.1f32, 0.2, 0.9], &base, 3, 100, Metric::Cosine);
@@ -226,7 +226,7 @@ fn after_a_refused_row_the_stream_stands_before_it() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whole numbers, so that ties abound and both sums are exact.
+    /// Integers, so that there are many ties and both sums are exact.
     #[test]
     fn whole_numbers_in_any_shape(
         (dim, queries, base) in (1usize..9).prop_flat_map(|dim| {
@@ -261,7 +261,7 @@ proptest! {
         search.load(&b);
         let group = &mut search.groups[0];
         for row in 0..b.len() {
-            // Exactly at the limit, every row must stay.
+            // A row exactly at the limit must not be pruned.
             for q in 0..3 {
                 let query = &queries[q * dim..(q + 1) * dim];
                 group.best[q].limit = square_distance(b.row(row), query);

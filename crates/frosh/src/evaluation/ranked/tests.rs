@@ -1,4 +1,4 @@
-//! Rankings by floats against a plain sort of their scores.
+//! Compares evaluations of float rankings with measures computed from a full sort.
 
 use super::*;
 use crate::random::{Purpose, Stream};
@@ -59,7 +59,7 @@ fn mean_of(values: &[f64]) -> f64 {
 #[test]
 fn labels_are_scored_as_a_plain_sort_does() {
     let (codes, queries, of_base, mut of_queries) = scene(4);
-    // A label that no row has: the query does not count.
+    // No row has this label, so the query does not count.
     of_queries[5] = 77;
     for ranking in [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated] {
         let measure =
@@ -128,7 +128,7 @@ fn neighbours_that_do_not_fit_are_refused() {
     assert!(
         refused(&with(&[1, 4, 1])).contains("neighbour = 1 is not possible: it is listed twice")
     );
-    // As for codes: nothing was measured, and nothing is not a recall of 0.
+    // As for codes: without queries there is an error, not a recall of 0.
     let rows = Rows::new(&[0f32; 0], DIM).unwrap();
     let base = data(700, 1);
     let mut sketcher = Sketcher::new(Config::new(DIM)).unwrap();

@@ -7,7 +7,7 @@ const SPREAD: LogScale = LogScale { low: 0.5, high: 20.0 };
 fn a_scale_is_within_half_a_step_inside_its_range_and_clamps_outside() {
     let scale = LogScale::around([0.5, 20.0, 0.0, f64::NAN].into_iter(), NORM_TAIL).unwrap();
     assert_eq!(scale, SPREAD);
-    for count in [RATIOS, NORMS, ALONE] {
+    for count in [RATIOS, NORMS, OWN_BYTE_VALUES] {
         let step = 40f64.ln() / (count - 1) as f64;
         for i in 0..1000 {
             let value = 0.5 * 40f64.powf(f64::from(i) / 999.0);
@@ -17,9 +17,9 @@ fn a_scale_is_within_half_a_step_inside_its_range_and_clamps_outside() {
         assert_eq!((scale.place(1e-9, count), scale.place(1e9, count)), (0, count - 1));
     }
     assert!(LogScale::around([0.0].into_iter(), NORM_TAIL).is_none());
-    // One value only is a range all the same.
+    // A range of a single value is valid.
     let one = LogScale::around([3.0].into_iter(), NORM_TAIL).unwrap();
-    assert!(one.is_possible());
+    assert!(one.is_valid());
     assert_eq!((one.place(3.0, 9), one.place(8.0, 9), one.value(0, 9)), (0, 8, 3.0));
 }
 
@@ -44,7 +44,7 @@ fn factors_come_back_within_half_a_step_of_each_scale() {
                     (f64::from(tables[table][usize::from(byte)]) / value).ln().abs()
                 };
                 assert!(far(0, bytes[0], norm) <= norm_step * 0.500_01);
-                // The ratio is to the norm that is kept, which has its own half step.
+                // The ratio refers to the quantised norm, which adds its own half step.
                 let last = bytes[bytes.len() - 1];
                 assert!(far(1, last, gain) <= (norm_step + gain_step) * 0.500_01);
             }
@@ -53,7 +53,7 @@ fn factors_come_back_within_half_a_step_of_each_scale() {
         assert!(bytes.iter().all(|b| *b == 0));
         assert_eq!((tables[0][0], tables[1][0]), (0.0, 0.0));
         assert!(tables.iter().flatten().all(|x| x.is_finite()));
-        // A row across all directions: as far as the scale goes, and no further.
+        // A row orthogonal to all directions: its ratio is clamped to the end of the range.
         scales.encode(Factors { norm: 1e9, gain: 0.0 }, &mut bytes);
         assert!((tables[0][usize::from(bytes[0])] - 20.0).abs() < 1e-4);
     }
@@ -132,7 +132,7 @@ fn ends(sample: &[Factors]) -> [f64; 4] {
     }
 }
 
-/// How much longer the norm's and the ratio's scale are than those of the usual rows.
+/// How much wider the ranges of norm and ratio are than those of the usual rows.
 fn stretched(sample: &[Factors], usual: &[Factors]) -> f64 {
     let length = |e: &[f64; 4]| [(e[1] / e[0]).ln(), (e[3] / e[2]).ln()];
     let (now, before) = (length(&ends(sample)), length(&ends(usual)));
@@ -140,7 +140,7 @@ fn stretched(sample: &[Factors], usual: &[Factors]) -> f64 {
 }
 
 #[test]
-fn strange_rows_do_not_stretch_the_scales() {
+fn outliers_do_not_widen_the_ranges() {
     let zero = Factors { norm: 1e-7, gain: 1e-12 };
     let huge = Factors { norm: 1e7, gain: 3e6 };
     let across = Factors { norm: 1.0, gain: 1e-9 };
@@ -150,12 +150,12 @@ fn strange_rows_do_not_stretch_the_scales() {
             let mut sample = usual.clone();
             sample[rows / 3] = strange;
             let by = stretched(&sample, &usual);
-            // Of few rows the next one in order may be some way off.
+            // In a small sample, the next value in order may differ more.
             let most = if rows < 1000 { 2.0 } else { 1.1 };
             assert!(by < most, "{rows} rows, {strange:?}: {by} times as long");
         }
     }
-    // Many rows of zeros in data about zero: the scale ends where nothing is gained by going on.
+    // Many nearly zero rows in data with mean zero: the range ends at the median divided by 16.
     let mut sample = usual(1000);
     sample.iter_mut().step_by(5).for_each(|row| *row = zero);
     let [low, high, ..] = ends(&sample);
@@ -163,15 +163,15 @@ fn strange_rows_do_not_stretch_the_scales() {
 }
 
 #[test]
-fn samples_of_few_or_equal_rows_have_scales() {
+fn small_samples_and_equal_rows_give_valid_ranges() {
     let one = Factors { norm: 2.0, gain: 0.5 };
     for rows in [1, 2, 9, 10, 11, 1000] {
         assert_eq!(ends(&vec![one; rows]), [2.0, 2.0, 0.25, 0.25], "{rows} rows");
     }
-    // Too few to tell which of them is strange: all are on the scale.
+    // Too few rows to exclude one: the range covers all of them.
     let few = [one, Factors { norm: 3.0, gain: 1.5 }];
     assert_eq!(ends(&few), [2.0, 3.0, 0.25, 0.5]);
-    // Rows that are the mean itself have a code of their own, and no say in the scale.
+    // Rows that equal the mean have code 0, and do not affect the range.
     let mut with_means = vec![Factors { norm: 0.0, gain: 0.0 }; 900];
     assert!(Scales::around(&with_means, 0.0).is_none());
     with_means.extend([one; 100]);

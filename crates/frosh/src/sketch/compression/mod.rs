@@ -1,17 +1,16 @@
-//! The compression stage: m rows of a block become q rows with nearly the same Gram matrix.
+//! The compression stage: reduces the m rows of a block to q rows with nearly the same Gram matrix.
 //!
-//! Two ways with one interface, [`srht`] and
-//! [`sparse_embedding`]. Both are linear maps Phi, fed one sub-block of p rows
-//! at a time; what is kept is the accumulator Phi Y and the small vector Phi 1, which the
-//! [centring](crate::sketch::centering) needs when the block is complete. Columns never mix, so threads split
-//! columns and the result is the same bytes for any number of them.
+//! There are two linear maps Phi with one interface, [`srht`] and [`sparse_embedding`]. Both are applied to one
+//! sub-block of p rows at a time. The state is the accumulator Phi Y and the vector Phi 1, which the
+//! [centring](crate::sketch::centering) needs when the block is complete. Columns are independent, so threads divide the
+//! columns, and the result is the same bytes for any number of threads.
 //!
-//! **Block sizes.** A compressed block has a relative error of about 1 / sqrt(q) of its own mass, and the errors of
-//! blocks are independent. So a stream of n rows in blocks of m has an error of about sqrt(m / (n q)) of all mass, which
-//! is large if the stream has few blocks. Unless the caller fixed m, the blocks therefore grow with the stream: a block
-//! that begins after `before` rows has the largest power of two that is at most `before / g` rows (g is [`GROWTH`]), and m at most.
-//! Then the error is about 1 / sqrt(2 g q) at most, for every n. With g = 16 that is as if there were always 32 equal blocks. Blocks of less than two sub-blocks are
-//! not compressed at all. Sizes are a function of the row number alone.
+//! **Block sizes.** A compressed block has a relative error of about 1 / sqrt(q), and the errors of blocks are
+//! independent. So a stream of n rows in blocks of m has a relative error of about sqrt(m / (n q)), which is large if the
+//! stream has few blocks. Unless the caller sets m, blocks therefore grow with the stream: the size of a block that
+//! starts after `before` rows is the largest power of two that is at most `before / g` (g is [`GROWTH`]), but at most m.
+//! Then the relative error is at most about 1 / sqrt(2 g q) for every n. With g = 16 this is the error of 32
+//! equal blocks. Blocks of less than two sub-blocks are not compressed. Sizes depend on the row number only.
 
 pub(crate) mod sparse_embedding;
 pub(crate) mod srht;
@@ -20,55 +19,55 @@ use crate::arch::{Isa, Panel, hadamard, scatter};
 use crate::pool::Pool;
 use crate::sketch::centering::Centering;
 
-/// How rows of a block are compressed.
+/// The linear map that compresses a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Srht,
     Sparse,
 }
 
-/// A growing block has at most the rows before it divided by this number.
+/// A growing block has at most the number of rows before it divided by this number.
 const GROWTH: u64 = 16;
 
-/// The block that is being compressed.
+/// The current block of the stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     kind: Kind,
     dim: usize,
-    /// Rows out.
+    /// Output rows of a block.
     pub(crate) q: usize,
     /// Rows of a sub-block.
     pub(crate) p: usize,
-    /// Rows in, of this block.
+    /// Input rows of this block.
     pub(crate) m: usize,
-    /// Rows in, of the largest block.
+    /// Input rows of the largest block.
     pub(crate) largest: usize,
-    /// Whether blocks grow with the row number up to the largest.
+    /// Whether block sizes grow with the row number, up to the largest.
     pub(crate) grows: bool,
-    /// Whether this block is so short that its rows go to the sketch as they are, q at a time.
-    pub(crate) plain: bool,
+    /// Whether this block is too short to compress: its rows are appended to the sketch unchanged, q at a time.
+    pub(crate) uncompressed: bool,
     seed: u64,
     worker: u64,
     /// Number of this block in the stream: the trial t of the paper.
     pub(crate) trial: u64,
-    /// Sub-blocks absorbed.
+    /// Number of absorbed sub-blocks.
     pub(crate) done: usize,
-    /// Phi Y, unscaled: q rows once the first sub-block has come.
+    /// Phi Y, unscaled: q rows; empty before the first sub-block.
     pub(crate) acc: Vec<f32>,
     /// Phi 1, unscaled.
     pub(crate) tally: Vec<i64>,
-    /// The sampled rows of the transform, drawn once for each block.
+    /// Sampled rows of the Hadamard transform, drawn once for each block.
     sample: Vec<u32>,
 }
 
-/// The randomness of one sub-block, made ready for the kernel.
+/// The random signs, picks or buckets of one sub-block, in the form that the kernels take.
 enum Plan {
     Srht { signs: Vec<f32>, picks: Vec<(u32, f32)> },
     Sparse { buckets: Vec<(u32, f32)> },
 }
 
 impl Block {
-    /// The first block of a stream: every block has m rows.
+    /// The first block of a stream in which every block has m rows.
     pub(crate) fn new(kind: Kind, dim: usize, q: usize, m: usize, seed: u64, worker: u64) -> Self {
         Self {
             kind,
@@ -78,7 +77,7 @@ impl Block {
             m,
             largest: m,
             grows: false,
-            plain: false,
+            uncompressed: false,
             seed,
             worker,
             trial: 0,
@@ -89,20 +88,20 @@ impl Block {
         }
     }
 
-    /// The first block of a stream whose blocks grow up to m rows.
+    /// The first block of a stream in which blocks grow up to m rows.
     pub(crate) fn growing(self) -> Self {
         let mut block = Self { grows: true, ..self };
         block.begin(0);
         block
     }
 
-    /// Sets the size of the block that begins after `before` rows.
+    /// Sets the size of the block that starts after `before` rows.
     pub(crate) fn begin(&mut self, before: u64) {
         self.m = self.rows_at(before).unwrap_or(0);
-        self.plain = self.m == 0;
+        self.uncompressed = self.m == 0;
     }
 
-    /// Rows of the block that begins after `before` rows; `None` if it is too short to be compressed.
+    /// Rows of the block that starts after `before` rows; `None` if it is too short to be compressed.
     fn rows_at(&self, before: u64) -> Option<usize> {
         if !self.grows {
             return Some(self.largest);
@@ -111,20 +110,20 @@ impl Block {
         (most >= 2 * self.p).then(|| 1 << most.ilog2())
     }
 
-    /// How many blocks from the one that begins after `before` rows have the same size, up to `most`.
+    /// Number of consecutive blocks of this block's size, from the one that starts after `before` rows, up to `most`.
     pub(crate) fn equal_blocks(&self, before: u64, most: usize) -> usize {
         let same = |i: &usize| self.rows_at(before + (i * self.m) as u64) == Some(self.m);
         (0..most).take_while(same).count()
     }
 
-    /// Sub-blocks that are still to come.
+    /// Number of sub-blocks that this block still needs.
     pub(crate) fn remaining(&self) -> usize {
         self.m / self.p - self.done
     }
 
-    /// Absorbs whole sub-blocks of rows, cut for so many threads of the pool; the rows of the last one from `live` on
-    /// are padding of zeros. Raw rows have the centring's reference still to be subtracted. Returns the largest
-    /// magnitude seen, as bits.
+    /// Absorbs complete sub-blocks, divided among `threads` threads of the pool. In the last one, rows from `live` on
+    /// are zero padding. If `raw`, the reference of the centring is subtracted from the rows. Returns the bits of the
+    /// largest magnitude.
     pub(crate) fn absorb(
         &mut self,
         (pool, threads): (&Pool, usize),
@@ -169,7 +168,7 @@ impl Block {
         largest.into_inner()
     }
 
-    /// Draws the randomness of the next `count` sub-blocks and adds to Phi 1.
+    /// Draws the randomness of the next `count` sub-blocks, and updates Phi 1.
     fn plan(&mut self, count: usize, live: usize) -> Vec<Plan> {
         let (p, seed, worker) = (self.p, self.seed, self.worker);
         if self.kind == Kind::Srht && (self.done == 0 || self.sample.is_empty()) {
@@ -178,7 +177,7 @@ impl Block {
         let mut plans = Vec::with_capacity(count);
         for b in self.done..self.done + count {
             let live = if b + 1 == self.done + count { live } else { p };
-            // No two sub-blocks of a stream have the same number, since no block has more than the largest.
+            // Unique in the stream, because no block has more sub-blocks than the largest.
             let index = self.trial * (self.largest / p) as u64 + b as u64;
             plans.push(match self.kind {
                 Kind::Srht => {
@@ -199,8 +198,7 @@ impl Block {
         plans
     }
 
-    /// Ends the block: scales and centres the q compressed rows, hands them to `take`, and starts the
-    /// next block.
+    /// Ends the block: scales and centres the q compressed rows, passes them to `take`, and starts the next block.
     pub(crate) fn close(&mut self, shift: &[f32], take: impl FnOnce(&[f32])) {
         let scale = match self.kind {
             Kind::Srht => 1.0 / (self.q as f32).sqrt(),
@@ -217,22 +215,22 @@ impl Block {
         self.trial += 1;
     }
 
-    /// Forgets the rows of the block.
+    /// Resets the accumulator.
     pub(crate) fn clear(&mut self) {
         self.acc.fill(0.0);
         self.tally.fill(0);
         self.done = 0;
     }
 
-    /// An empty block of the same stream, in memory that holds zeros or nothing.
+    /// An empty block of the same stream, with `acc` as its accumulator: empty, or all zeros.
     pub(crate) fn another(&self, acc: Vec<f32>) -> Self {
         Self { done: 0, acc, tally: vec![0; self.q], sample: Vec::new(), ..*self }
     }
 }
 
-/// Columns that one task works on. The SRHT's sub-blocks want to stay in the caches, but narrow panels of wide rows
-/// are slow to read (a megabyte was best); the sparse embedding wants whole rows: on rows of
-/// moderate width one thread keeps up with memory, and two that read half of every row each were slower.
+/// Number of columns in a panel, which one task works on. For the SRHT, a panel of a sub-block should stay in cache,
+/// but narrow panels of wide rows use memory bandwidth badly; 1 MB was best. The sparse embedding reads entire rows
+/// below 4,096 dimensions: one thread reaches memory bandwidth, and two threads with half of each row were slower.
 fn panel_width(kind: Kind, dim: usize, p: usize, threads: usize) -> usize {
     let threads = if kind == Kind::Sparse && dim < 4096 { 1 } else { threads };
     let cached = match kind {
@@ -243,7 +241,7 @@ fn panel_width(kind: Kind, dim: usize, p: usize, threads: usize) -> usize {
     dim.div_ceil(panels).next_multiple_of(64)
 }
 
-/// Rows of the accumulator and the sums, cut into panels of `width` columns.
+/// Splits the rows of the accumulator and the sums into panels of `width` columns.
 fn columns<'a>(
     acc: &'a mut [f32],
     dim: usize,

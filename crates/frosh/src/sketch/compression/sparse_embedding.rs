@@ -1,12 +1,12 @@
-//! The sparse embedding: every row, with a random sign, is added to one of q buckets.
+//! The sparse embedding: each row is multiplied by a random sign and added to one of q random buckets.
 //!
-//! **Equation.** Phi_{k,i} = s_i if h_i = k, else 0 (Teng and Chu's SpFD, called SpFD in the
-//! literature on frequent directions; not in the paper). E[Phi'Phi] = I.
+//! **Equation.** Phi_{k,i} = s_i if h_i = k, else 0, with random signs s_i and buckets h_i. E[Phi'Phi] = I. It is
+//! the compression of SpFD (Teng and Chu, 2018), and not in the paper.
 //!
-//! **Where it differs from the SRHT.** No transform at all and no power of two needed; one addition
-//! per value. Its error has the same law with a slightly larger constant, since buckets fill unevenly.
+//! **Differences from the SRHT.** It needs no transform and no power of two. Its error follows the same law with a
+//! slightly larger constant, because buckets fill unevenly.
 //!
-//! **Cost.** One addition per value; q rows of memory.
+//! **Cost.** One addition a value; q rows of memory.
 
 use crate::random::{Purpose, Stream};
 

@@ -1,7 +1,7 @@
-//! The subsampled randomized Hadamard transform Phi = S H D, evaluated block by block.
+//! The subsampled randomized Hadamard transform (SRHT) Phi = S H D, evaluated one sub-block at a time.
 //!
-//! **Equation** (section 3.3 of the paper, zero-based). D are random signs, H the Hadamard matrix of
-//! size m, S picks q of its rows without replacement. The scalings of S and H cancel to
+//! **Equation** (section 3.3 of the paper, zero-based). D is a diagonal of random signs, H the Hadamard matrix of
+//! order m, and S picks q of its rows without replacement. The scalings of S and H combine to
 //!
 //! ```text
 //! Phi_{k,i} = (1 / sqrt(q)) (-1)^popcount(rho_k AND i) D_i
@@ -9,13 +9,13 @@
 //!
 //! Row i lies in sub-block b = i / p at offset i mod p, so with j = rho_k / p and a = rho_k mod p the
 //! sign splits into (-1)^popcount(j AND b) and entry (a, i mod p) of a Hadamard matrix of size p.
-//! Each sub-block is transformed alone and its q sampled rows are added to an accumulator.
+//! Each sub-block is transformed independently, and its q sampled rows are added to an accumulator.
 //!
-//! **Where we differ.** The paper takes p between q/2 and q. We double p while it is 32 or less: one
-//! more level of butterflies costs less than half of the accumulator's traffic. Signs and samples
-//! are functions of (seed, worker, trial, sub-block), fresh in each trial.
+//! **Where we differ.** The paper takes p between q/2 and q. We double p if it is 32 or less: one
+//! more level of butterflies costs less than the memory traffic of the accumulator that it saves. Signs and samples
+//! are functions of (seed, worker, trial, sub-block), drawn anew for each trial.
 //!
-//! **Cost.** log2(p) + q/p additions per value; q + p rows of memory.
+//! **Cost.** log2(p) + q/p additions a value; q + p rows of memory.
 
 use crate::random::{Purpose, Stream};
 
@@ -38,18 +38,18 @@ pub(crate) fn signs(seed: u64, worker: u64, index: u64, p: usize) -> Vec<f32> {
     signs
 }
 
-/// (-1)^popcount
+/// (-1)^popcount(x).
 fn parity(x: u32) -> f32 {
     if x.count_ones().is_multiple_of(2) { 1.0 } else { -1.0 }
 }
 
-/// For each sampled row: which row of the transformed sub-block b it takes, with which sign.
+/// For each sampled row: the row of the transformed sub-block b to add, and its sign.
 pub(crate) fn picks(sample: &[u32], b: u32, p: usize) -> Vec<(u32, f32)> {
     let p = p as u32;
     sample.iter().map(|rho| (rho % p, parity((rho / p) & b))).collect()
 }
 
-/// Adds Phi 1 (unscaled) of a sub-block whose first `live` rows are in use: what centring needs.
+/// Adds the unscaled Phi 1 of a sub-block whose first `live` rows are in use. The centring needs it.
 pub(crate) fn tally(tally: &mut [i64], signs: &[f32], picks: &[(u32, f32)], live: usize) {
     let mut h: Vec<i32> = signs.iter().map(|s| *s as i32).collect();
     h[live..].fill(0);

@@ -1,4 +1,4 @@
-//! The block-wise evaluation against the dense matrix Phi, and the laws of Phi itself.
+//! Compares the sub-block evaluation with the dense matrix Phi, and checks the statistics of Phi.
 
 use super::*;
 use crate::random::{Purpose, Stream};
@@ -39,8 +39,8 @@ fn whole_numbers(n: usize, seed: u64) -> Vec<f32> {
     (0..n).map(|_| stream.below(41) as f32 - 20.0).collect()
 }
 
-/// What the block makes of rows, and of the same rows by the dense matrix. Whole numbers make both
-/// exact, so they must be equal to the bit.
+/// Compares a compressed block with the product of the dense matrix. All values are integers, so both are exact
+/// and must be equal.
 fn compare(kind: Kind, q: usize, m: usize, d: usize, rows: usize, cuts: usize, pool: &Pool) {
     let mut block = Block::new(kind, d, q, m, 5, 3);
     block.trial = 2;
@@ -51,7 +51,7 @@ fn compare(kind: Kind, q: usize, m: usize, d: usize, rows: usize, cuts: usize, p
     let mut centering = Centering::new(d);
     let reference = whole_numbers(d, 77);
     centering.reference.copy_from_slice(&reference);
-    // Padding rows are zeros after the reference was subtracted.
+    // Padding rows are zero after the reference is subtracted.
     for _ in rows..padded {
         data.extend_from_slice(&reference);
     }
@@ -111,7 +111,7 @@ fn the_cut_into_calls_changes_nothing() {
 }
 
 #[test]
-fn all_rows_sampled_means_nothing_lost() {
+fn sampling_all_rows_loses_nothing() {
     for q in [2, 8, 32] {
         let phi = dense(Kind::Srht, q, q, 1, 0, 0);
         let gram = phi.transpose() * &phi;
@@ -123,7 +123,7 @@ fn all_rows_sampled_means_nothing_lost() {
     }
 }
 
-/// E Phi'Phi = I: the mean over many trials, entry by entry, within five deviations.
+/// E Phi'Phi = I: the mean over many trials, for each entry, within five standard deviations.
 #[test]
 fn on_average_the_gram_matrix_is_kept() {
     let (q, m, trials) = (4, 16, 4000u64);
@@ -194,7 +194,7 @@ fn fresh_randomness_averages_out_and_reused_randomness_does_not() {
             (0..60).map(|s| error(kind, &f, 8, trials, s, fresh)).sum::<f64>() / 60.0
         };
         let (one, many) = (mean(1, true), mean(25, true));
-        // The squared error falls by 25; four deviations of a mean of 60 such squares is 60 %.
+        // The squared error falls by 25; four standard deviations of a mean of 60 such squares are 60 %.
         assert!((one / many / 25.0 - 1.0).abs() < 0.6, "{kind:?}: {one} {many}");
         let reused = mean(25, false);
         assert!(one / reused < 2.0, "reusing one transform must not average: {one} {reused}");
@@ -229,8 +229,8 @@ fn sizes(q: usize, m: usize, rows: u64) -> Vec<(u64, u64, bool)> {
     let (mut before, mut blocks) = (0, Vec::new());
     while before < rows {
         block.begin(before);
-        let size = if block.plain { q } else { block.m } as u64;
-        blocks.push((before, size, !block.plain));
+        let size = if block.uncompressed { q } else { block.m } as u64;
+        blocks.push((before, size, !block.uncompressed));
         before += size;
     }
     blocks
@@ -254,8 +254,8 @@ fn blocks_grow_with_the_row_number() {
         }
         assert!(blocks.windows(2).all(|pair| pair[0].2 <= pair[1].2), "once compressed, always");
         assert_eq!(blocks.last().unwrap().1, m as u64);
-        // The law of the error for every n: the squared shares of the compressed blocks sum to at most 1 / (2 g),
-        // and a block more where n lies just behind one.
+        // The error bound for every n: the squared shares of the compressed blocks sum to at most 1 / (2 g), plus
+        // one block if n is just after its end.
         let mut squares = 0.0;
         for (before, size, compressed) in blocks {
             squares += if compressed { (size * size) as f64 } else { 0.0 };

@@ -1,32 +1,33 @@
-//! Frequent directions: a buffer of l rows whose Gram matrix follows that of everything inserted.
+//! Frequent directions: a buffer B of l rows whose Gram matrix approximates that of all inserted rows A.
 //!
-//! **Equation** (lines 8 to 12 of Algorithm 2). When the buffer B = U S V' is full, with
-//! delta = s_c^2,
+//! **Equation** (lines 8 to 12 of Algorithm 2). When the buffer B = U S V' is full, a shrink replaces it, with
+//! delta = s_c^2, by
 //!
 //! ```text
 //! B <- sqrt(max(S^2 - delta I, 0)) V'
 //! ```
 //!
-//! which leaves at most c - 1 rows. With Delta the sum of all deltas,
+//! At most c - 1 rows remain. With Delta the sum of all deltas,
 //! 0 <= A'A - B'B <= Delta I, and c Delta <= |A|_F^2 - |B|_F^2.
 //!
-//! **Where we differ.** c = l/2 + 1 instead of l/2: with c = l/2 only l/2 - 1 directions are left, one
-//! short of the bits that l = 2r promises. ([`ShrinkIndex::Half`] is the printed rule.) Shrinking waits
-//! until room is needed, so that B holds as much as it can when asked. An explicit count says which
-//! rows are in use; rows of zeros are legitimate rows.
+//! **Where we differ.** c = l/2 + 1 instead of l/2: with c = l/2 only l/2 - 1 directions remain, one less
+//! than the r bits for which l = 2r. ([`ShrinkIndex::Half`] is the printed rule.) A shrink runs only when room is
+//! needed, so B loses as little as possible. A row count says which rows are in use, since a row of zeros is a
+//! valid row.
 //!
-//! **How.** The l x l Gram matrix B B' is decomposed instead of B. The rows that the last shrink left are
-//! orthogonal with known lengths, so only products with new rows are computed; of the eigenvectors, only
-//! the l/2 largest are. The new rows diag(sqrt((s^2 - delta) / s^2)) U' B are formed in place, a strip
-//! of columns at a time.
+//! **How.** The l x l Gram matrix B B' is decomposed instead of B. The rows that remain after a shrink are
+//! orthogonal with known lengths, so the next shrink computes products with new rows only, and only the l/2 leading
+//! eigenvectors. The new rows diag(sqrt((s^2 - delta) / s^2)) U' B are computed in place, one strip of columns at a
+//! time.
 //!
-//! **Rounding.** Rows and products are single precision, so a shrink turns every row by about 2^-24 and changes its length as
-//! much. The lengths that rows should have are kept in double precision, and the next shrink corrects the
-//! rows to them. So lengths do not drift, whatever the number of shrinks. The turns are not corrected; they add up like a random
-//! walk ([`mod@rotate`] sees to it that they are random). After T shrinks the bounds above hold up to about (20 + sqrt(T)) 2^-23 of |A|_F^2: 2e-6 for a few, 4e-5 for 100,000.
-//! Rows whose squares leave single precision are multiplied by a power of two for the products.
+//! **Rounding.** Rows and products are single precision, so a shrink changes the direction and the length of every row
+//! by about 2^-24. The exact lengths are kept in double precision, and the next shrink scales the rows to them.
+//! So lengths do not drift. Changes of direction are not corrected. They accumulate like a random walk, since
+//! [`mod@rotate`] rounds at random where it matters. After T shrinks the bounds above hold up to about
+//! (20 + sqrt(T)) 2^-23 of |A|_F^2: 2e-6 for a few, 4e-5 for 100,000.
+//! Rows whose squares overflow or underflow single precision are multiplied by a power of two for the products.
 //!
-//! **Cost.** 1.5 l^2 d + O(l^3) per shrink, every l/2 rows; l d floats and a few l x l matrices.
+//! **Cost.** 1.5 l^2 d + O(l^3) for each shrink, one shrink every l/2 rows. Memory: l d floats and a few l x l matrices.
 
 pub(crate) mod eigen;
 mod rotate;
@@ -39,14 +40,20 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use rotate::rotate;
 
-/// Which singular value is taken off at a shrink.
+/// Which squared singular value a shrink subtracts from all others.
+///
+/// ```
+/// use frosh::{Config, ShrinkIndex};
+/// let config = Config::new(64).shrink_index(ShrinkIndex::Half); // as the paper prints it
+/// assert_eq!(ShrinkIndex::default().as_str(), "half-plus-one");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ShrinkIndex {
-    /// The (l/2 + 1)-th: leaves l/2 rows, as in the released code of OSH.
+    /// The (l/2 + 1)-th, as in the released code of OSH. l/2 rows remain.
     #[default]
     HalfPlusOne,
-    /// The (l/2)-th, as printed in Algorithm 2: leaves l/2 - 1 rows.
+    /// The (l/2)-th, as printed in Algorithm 2. l/2 - 1 rows remain.
     Half,
 }
 
@@ -62,21 +69,21 @@ impl ShrinkIndex {
     }
 }
 
-/// The sketch of frequent directions.
+/// The buffer of frequent directions.
 #[derive(Clone, Debug)]
 pub(crate) struct FrequentDirections {
     dim: usize,
     capacity: usize,
     index: ShrinkIndex,
-    /// The rows in use. Memory for all `capacity` rows is taken when the first one comes.
+    /// The rows in use. Memory for all `capacity` rows is allocated with the first row.
     rows: Vec<f32>,
-    /// Squared lengths of the leading rows, which the last shrink left orthogonal.
+    /// Exact squared lengths of the first rows, which are the orthogonal rows of the last shrink.
     lengths: Vec<f64>,
     /// Squared lengths of the rows after those.
     norms: Vec<f64>,
     removed: f64,
     inserted: f64,
-    /// Work space of the shrink, made when it is first needed.
+    /// Work space of the shrink, allocated at the first one.
     eigen: Option<Box<Eigen>>,
 }
 
@@ -96,7 +103,7 @@ impl FrequentDirections {
         }
     }
 
-    /// Goes on from saved parts.
+    /// Restores a buffer from the parts of a file.
     pub(crate) fn resume(
         dim: usize,
         capacity: usize,
@@ -114,47 +121,47 @@ impl FrequentDirections {
         &self.rows
     }
 
-    /// How many rows are in use.
+    /// Number of rows in use.
     pub(crate) fn filled(&self) -> usize {
         self.rows.len() / self.dim
     }
 
-    /// Most rows that fit.
+    /// Capacity in rows, l.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Which singular value is taken off.
+    /// Which squared singular value a shrink subtracts.
     pub(crate) fn index(&self) -> ShrinkIndex {
         self.index
     }
 
-    /// Squared lengths of the rows that the last shrink left.
+    /// Squared lengths of the rows that remained after the last shrink.
     pub(crate) fn lengths(&self) -> &[f64] {
         &self.lengths
     }
 
-    /// Delta: the certificate.
+    /// Delta, the sum of all subtracted squared singular values.
     pub(crate) fn removed(&self) -> f64 {
         self.removed
     }
 
-    /// Squared Frobenius norm of everything inserted.
+    /// Squared Frobenius norm of all inserted rows.
     pub(crate) fn inserted(&self) -> f64 {
         self.inserted
     }
 
-    /// Whether `count` more rows need a shrink first.
-    pub(crate) fn is_short_of(&self, count: usize) -> bool {
+    /// Whether there is no room for `count` more rows without a shrink.
+    pub(crate) fn lacks_room_for(&self, count: usize) -> bool {
         self.filled() + count > self.capacity
     }
 
-    /// Inserts rows, shrinking where there is no room.
+    /// Inserts rows, with a shrink whenever the buffer is full.
     pub(crate) fn append(&mut self, pool: &Pool, rows: &[f32]) {
         self.append_minus(pool, rows, &[]);
     }
 
-    /// Inserts rows less the vectors of `minus`.
+    /// Inserts rows minus the vectors of `minus`.
     pub(crate) fn append_minus(&mut self, pool: &Pool, rows: &[f32], minus: &[&[f32]]) {
         let dim = self.dim;
         let mut rest = rows;
@@ -190,13 +197,13 @@ impl FrequentDirections {
         }
     }
 
-    /// Adds the certificate of a sketch whose rows were inserted.
+    /// Adds the certificate of a sketch whose rows were inserted: its Delta, and the mass that its shrinks removed.
     pub(crate) fn inherit(&mut self, removed: f64, lost: f64) {
         self.removed += removed;
         self.inserted += lost;
     }
 
-    /// The shrink. Afterwards at least half of the buffer is free.
+    /// Shrinks the buffer. Afterwards at least half of it is free.
     pub(crate) fn shrink(&mut self, pool: &Pool) {
         let (l, n) = (self.capacity, self.filled());
         let kept = self.index.position(l) - 1;
@@ -206,7 +213,7 @@ impl FrequentDirections {
         let squares: Vec<f64> = self.lengths.iter().chain(&self.norms).copied().collect();
         let (values, _) = eigen.solve(pool);
         if !values[0].is_finite() {
-            // Finite rows have a finite Gram matrix, so this cannot happen. If it does, the certificate says it.
+            // Cannot happen, since finite rows have a finite Gram matrix. If it does, the certificate covers the loss.
             self.removed += squares.iter().sum::<f64>();
             self.rows.clear();
             self.lengths.clear();
@@ -214,7 +221,7 @@ impl FrequentDirections {
             return;
         }
 
-        // Rows are single precision: below their rounding a value is zero, and so is its row.
+        // Rows are single precision: values below their rounding error count as zero, and their rows are dropped.
         let noise = values[0] * f64::from(f32::EPSILON).powi(2) * l as f64;
         let delta = if kept < n { values[kept].max(0.0) } else { 0.0 };
         let rows = values[..kept].iter().filter(|v| **v > delta && **v > noise).count();
@@ -230,14 +237,14 @@ impl FrequentDirections {
         self.eigen = Some(eigen);
     }
 
-    /// What each row that the last shrink left must be multiplied by to have its length. Where the
-    /// difference is more than rounding, the Gram matrix was too coarse for a row that is weak beside the
-    /// strongest: then the row is right, and the length is corrected.
+    /// The factor that scales each row of the last shrink to its exact length. If row and length differ by more
+    /// than rounding, the row is weak compared with the strongest, and its eigenvalue was inaccurate. Then the row is
+    /// kept and the length is corrected.
     fn correct_lengths(&mut self) -> Vec<f64> {
         let rows = self.rows.chunks_exact(self.dim);
         let correct = |(length, row): (&mut f64, &[f32])| {
             let actual = square_norm(row);
-            if (*length - actual).abs() <= MOST_ROUNDING * actual && actual > 0.0 {
+            if (*length - actual).abs() <= MAX_ROUNDING * actual && actual > 0.0 {
                 (*length / actual).sqrt()
             } else {
                 *length = actual;
@@ -247,8 +254,8 @@ impl FrequentDirections {
         self.lengths.iter_mut().zip(rows).map(correct).collect()
     }
 
-    /// Hands B B', its old rows corrected, to the solver, some columns at a time; rows not in use count as zeros. Returns
-    /// the power of two that rows were multiplied by.
+    /// Passes B B', with the rows of the last shrink corrected, to the solver, a few columns at a time. Unused rows count
+    /// as zeros. Returns the power of two that the rows were multiplied by.
     fn set_gram(&self, pool: &Pool, eigen: &mut Eigen, corrections: &[f64]) -> f64 {
         const WIDTH: usize = PIECE;
         let (l, n, d, old) = (self.capacity, self.filled(), self.dim, self.lengths.len());
@@ -260,7 +267,7 @@ impl FrequentDirections {
         let mut column = vec![0f64; l];
         let mut from = 0;
         while from < n {
-            // The old rows are orthogonal to each other: there, only products with new rows count.
+            // Old rows are orthogonal to each other, so only their products with new rows are computed.
             let end = if from < old { old } else { n };
             let width = WIDTH.min(end - from);
             let top = if from < old { old } else { from };
@@ -289,12 +296,12 @@ impl FrequentDirections {
     }
 }
 
-/// Largest relative difference between the length that a row should have and the one that it has after a shrink, if only rounding
-/// is to blame: the product sums at most 2^14 terms.
-const MOST_ROUNDING: f64 = 64.0 * f32::EPSILON as f64;
+/// Largest relative difference that rounding can cause between the exact and the actual length of a row: the product sums
+/// at most 2^14 terms.
+const MAX_ROUNDING: f64 = 64.0 * f32::EPSILON as f64;
 
-/// A power of two for rows whose largest squared length this is, so that their products stay well inside single
-/// precision; 1 for all ordinary rows.
+/// The power of two by which rows with this largest squared length are multiplied, so that their products do not
+/// overflow or underflow single precision; 1 for rows of usual size.
 fn unit(largest: f64) -> f32 {
     if largest == 0.0 || (1e-18..1e30).contains(&largest) {
         return 1.0;
@@ -303,8 +310,8 @@ fn unit(largest: f64) -> f32 {
     2f32.powi(power as i32)
 }
 
-/// `a b'` of rows that are multiplied by `unit` first, by pieces of [`PIECE`] rows of `a`. Wide rows are cut in a number of
-/// column groups as well. Both depend on the sizes alone, so that threads can share the work and sums have one order.
+/// `a b'` of rows that are first multiplied by `unit`, in pieces of [`PIECE`] rows of `a` and, for wide rows, in groups
+/// of columns. Both depend on the sizes only, so the order of the sums does not depend on the number of threads.
 fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>, unit: f32) -> Mat<f32> {
     let d = a.ncols();
     let groups = (d / 2048).clamp(1, 8);
@@ -336,7 +343,7 @@ fn product(pool: &Pool, a: MatRef<'_, f32>, b: MatRef<'_, f32>, unit: f32) -> Ma
     parts.swap_remove(0)
 }
 
-/// Rows of a product that are computed together.
+/// Rows of a product that one task computes.
 const PIECE: usize = 64;
 
 /// Sum of squares in double precision.

@@ -1,5 +1,5 @@
-//! The bounds of frequent directions against plain matrices in double precision. Rows are single
-//! precision, so every bound is allowed [`ROUNDING`] of the mass.
+//! Checks the bounds of frequent directions with dense matrices in double precision. Rows are single
+//! precision, so every bound has a tolerance of [`ROUNDING`] times the mass.
 
 use super::*;
 use crate::linalg;
@@ -24,7 +24,7 @@ fn sketch(rows: &[f32], d: usize, l: usize, index: ShrinkIndex) -> FrequentDirec
     fd
 }
 
-/// Every inequality that holds between the rows inserted and the sketch.
+/// Checks every inequality between the inserted rows and the sketch.
 fn check_bounds(fd: &FrequentDirections, rows: &[f32], d: usize) {
     let total = mass(rows);
     let slack = ROUNDING * total;
@@ -35,7 +35,7 @@ fn check_bounds(fd: &FrequentDirections, rows: &[f32], d: usize) {
     assert!(lost[0] <= fd.removed() + slack, "{} > {}", lost[0], fd.removed());
     assert!(c * fd.removed() <= total - mass(fd.live()) + slack);
     assert!((fd.inserted() - total).abs() <= slack);
-    // Robust frequent directions: half of the certificate, spread evenly, halves the error.
+    // Robust frequent directions: adding half of Delta to all directions halves the error.
     let half = fd.removed() / 2.0;
     assert!(lost.iter().all(|x| (x - half).abs() <= half + slack));
 
@@ -66,7 +66,7 @@ fn inputs(d: usize) -> Vec<(&'static str, Vec<f32>)> {
     };
     let heavy = random.iter().map(|x| x.powi(5)).collect();
     let repeated = (0..n).flat_map(|i| random[(i % 5) * d..][..d].to_vec()).collect();
-    // Blocks of rows along fresh directions: each block wants to push the last one out.
+    // Blocks of rows along new directions: each block could displace the last one.
     let blocks = (0..n * d).map(|e| f32::from(u8::from(e / d / 12 % d == e % d))).collect();
     let falling = (0..n * d).map(|e| random[e] / (1.0 + (e % d) as f32).powi(2)).collect();
     vec![
@@ -123,11 +123,11 @@ fn a_shrink_frees_half_of_the_buffer() {
         let mut fd = sketch(&normals(16 * 40, 8), 40, 16, index);
         fd.shrink(&Pool::ONE);
         assert_eq!(fd.filled(), most);
-        // The lengths that the next shrink relies on are those of the rows.
+        // The stored lengths, which the next shrink uses, are those of the rows.
         for (row, length) in fd.live().chunks_exact(40).zip(fd.lengths()) {
             assert!((square_norm(row) - length).abs() <= ROUNDING * fd.lengths()[0]);
         }
-        // And so is their orthogonality.
+        // The rows are orthogonal, as the next shrink assumes.
         let gram = product(
             &Pool::ONE,
             MatRef::from_row_major_slice(fd.live(), most, 40),
@@ -143,7 +143,7 @@ fn a_shrink_frees_half_of_the_buffer() {
 }
 
 #[test]
-fn every_row_has_one_length_however_long_the_stream() {
+fn every_row_has_one_stored_length() {
     let d = 5;
     let mut fd = FrequentDirections::new(d, 8, ShrinkIndex::HalfPlusOne);
     for row in normals(100 * d, 12).chunks_exact(d) {
@@ -153,21 +153,21 @@ fn every_row_has_one_length_however_long_the_stream() {
 }
 
 #[test]
-fn knowing_the_old_rows_changes_nothing_but_the_time() {
+fn reusing_stored_lengths_does_not_change_the_result() {
     let (d, l) = (50, 12);
     let rows = normals(120 * d, 9);
-    let mut knowing = FrequentDirections::new(d, l, ShrinkIndex::HalfPlusOne);
-    let mut forgetful = knowing.clone();
+    let mut reusing = FrequentDirections::new(d, l, ShrinkIndex::HalfPlusOne);
+    let mut recomputing = reusing.clone();
     for block in rows.chunks(6 * d) {
-        knowing.append(&Pool::ONE, block);
-        forgetful.append(&Pool::ONE, block);
-        let live = forgetful.live().to_vec();
-        let mass = (forgetful.removed(), forgetful.inserted());
-        forgetful = FrequentDirections::resume(d, l, forgetful.index(), live, Vec::new(), mass);
+        reusing.append(&Pool::ONE, block);
+        recomputing.append(&Pool::ONE, block);
+        let live = recomputing.live().to_vec();
+        let mass = (recomputing.removed(), recomputing.inserted());
+        recomputing = FrequentDirections::resume(d, l, recomputing.index(), live, Vec::new(), mass);
     }
-    let difference = scatter(knowing.live(), d) - scatter(forgetful.live(), d);
+    let difference = scatter(reusing.live(), d) - scatter(recomputing.live(), d);
     assert!(difference.norm_l2() <= 20.0 * ROUNDING * mass(&rows));
-    assert!((knowing.removed() - forgetful.removed()).abs() <= ROUNDING * mass(&rows));
+    assert!((reusing.removed() - recomputing.removed()).abs() <= ROUNDING * mass(&rows));
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn wide_rows_are_summed_the_same_way_on_any_number_of_threads() {
     }
 }
 
-/// How much of the rows the sketch has lost in its worst direction, beyond the certificate, as a share of all mass.
+/// The loss of the sketch along its worst direction beyond the certificate, relative to the mass.
 fn uncertified(fd: &FrequentDirections, a: &Mat<f64>, d: usize) -> f64 {
     let trace: f64 = (0..d).map(|i| a[(i, i)]).sum();
     let (lost, _) = linalg::eigen((a - scatter(fd.live(), d)).as_ref());
@@ -201,7 +201,7 @@ fn rounding_after(shrinks: f64) -> f64 {
     (20.0 + shrinks.sqrt()) * f64::from(f32::EPSILON)
 }
 
-/// Every direction fits into the sketch, so nothing should ever be lost, however long the stream.
+/// Every direction fits into the sketch, so nothing may be lost, for any length of the stream.
 #[test]
 fn the_certificate_holds_after_100_000_shrinks() {
     for (d, strong) in [(4, 0.0), (4, 3e4), (8, 0.0)] {
@@ -212,7 +212,7 @@ fn the_certificate_holds_after_100_000_shrinks() {
             fd.append(&Pool::ONE, rows);
             a += scatter(rows, d);
         };
-        // A strong direction that small rows must not wear away.
+        // A strong direction, which many small rows must not reduce.
         insert(&(0..d).map(|k| strong / (1 + k) as f32).collect::<Vec<_>>());
         let shrinks = 100_000;
         let mut stream = Stream::new(12, Purpose::Lsh, 0, 0);
@@ -230,7 +230,7 @@ fn the_certificate_holds_after_100_000_shrinks() {
     }
 }
 
-/// Squares of such rows leave single precision; the rows do not.
+/// Squares of such rows overflow or underflow single precision; the rows do not.
 #[test]
 fn huge_and_tiny_rows_are_not_lost() {
     for (d, power) in
