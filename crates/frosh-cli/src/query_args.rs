@@ -8,7 +8,7 @@ use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Found, Hasher, IdSet, Neighbour, Pool, Queries, Ranking, Rows, Scored};
-use frosh_io::{Vectors, for_values};
+use frosh_io::Vectors;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -85,11 +85,8 @@ pub(crate) fn print_near(common: &Common, found: &[Vec<Neighbour>]) -> Result<()
 pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec<f64>> {
     let mut values = Vec::new();
     let mut batches = vectors.batches();
-    while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
-        for_values!(batch.values(), v => {
-            let checked = frosh_io::rows(v, batch.dim()).check();
-            checked.map_err(|e| batch.explain(e, 0).without_skipping())?;
-        });
+    while let Some(batch) = batches.next()? {
+        batch.check()?;
         values.extend(batch.values().to_f64());
         progress.add(batch.len());
     }

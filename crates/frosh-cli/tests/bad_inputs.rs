@@ -130,7 +130,7 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("inspect unknown.dat", &["unknown.dat", "--format"], 1),
     ("convert good.npy x.bvecs", &["good.npy, row 0", "u8 cannot hold"], 1),
     ("convert good.npy x.dat", &["x.dat", "--to"], 1),
-    ("convert good.npy x.npy.gz", &["x.npy.gz", "pack it afterwards"], 1),
+    ("convert good.npy x.npy.gz", &["x.npy.gz", "compress it afterwards"], 1),
     ("train good.npy --bits 8 --checkpoint model.frosh -o x", &["model.frosh", "checkpoint"], 1),
     ("train", &["required", "Usage"], 2),
     ("train good.npy", &["--output"], 2),

@@ -1,7 +1,7 @@
 //! Files written by other tools (NumPy, pyarrow, h5py, gzip, zstd), read as they were meant. The scripts
 //! beside the files made them.
 
-use frosh_io::{Kind, Options, Values, Vectors};
+use frosh_io::{Hint, Kind, Options, Values, Vectors};
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
@@ -52,8 +52,8 @@ fn files_of_numpy_and_its_neighbours_are_read_as_they_were_meant() {
             match members.values().next() {
                 Some(array) if members.len() == 1 => check(array.as_str().unwrap(), None),
                 _ => {
-                    let why = read(&path, &Options::default()).unwrap_err().to_string();
-                    assert!(why.contains("choose one with --dataset"), "{why}");
+                    let error = read(&path, &Options::default()).unwrap_err();
+                    assert_eq!(error.hint(), Some(Hint::ChooseDataset), "{error}");
                 }
             }
         } else {

@@ -1,7 +1,7 @@
 //! For every format: what is written is read back as the same rows, and the same rows give the same model.
 
 use frosh::{Config, Sketcher};
-use frosh_io::{Format, Kind, Options, Output, Target, Vectors, for_values, rows};
+use frosh_io::{Format, Kind, Options, Output, Target, Vectors};
 use std::path::Path;
 
 const DIM: usize = 12;
@@ -49,7 +49,7 @@ fn model(vectors: &Vectors) -> Vec<u8> {
     let mut sketcher = Sketcher::new(Config::new(DIM).sketch_rows(16).seed(3).threads(1)).unwrap();
     let mut batches = vectors.batches();
     while let Some(batch) = batches.next().unwrap() {
-        for_values!(batch.values(), v => sketcher.push(rows(v, DIM)).unwrap());
+        batch.feed(&mut sketcher).unwrap();
     }
     sketcher.finish().hasher(8).unwrap().to_bytes()
 }

@@ -1,12 +1,14 @@
 use super::*;
-use crate::text::tests::{drip, message, read_all, whole};
+use crate::batch::{Kind, Values};
+use crate::source::Shape;
+use crate::text::tests::{byte_by_byte, message, read_all, whole};
 use half::f16;
 use proptest::prelude::*;
 
 fn read(text: &[u8], delimiter: Option<u8>) -> Result<(usize, Vec<f32>), String> {
     let rows = read_all(open(whole(text), delimiter));
     // Compared by their text, in which NaN equals NaN.
-    let slow = read_all(open(drip(text), delimiter));
+    let slow = read_all(open(byte_by_byte(text), delimiter));
     assert_eq!(format!("{rows:?}"), format!("{slow:?}"));
     rows
 }

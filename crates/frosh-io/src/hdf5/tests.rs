@@ -2,7 +2,7 @@
 
 use super::{names, open, sink};
 use crate::batch::{Kind, Values};
-use crate::error::Fault;
+use crate::error::{Fault, Hint, Reason};
 use crate::source::{Sink, Source};
 use half::f16;
 use std::fs::{File, OpenOptions};
@@ -141,7 +141,11 @@ fn a_data_set_is_chosen() {
     assert_eq!(open(&fixture("ann"), None).unwrap().shape().rows, Some(20));
     assert_eq!(open(&fixture("one"), None).unwrap().shape().rows, Some(6));
     let why = message(open(&fixture("integers"), None));
-    assert!(why.contains("u16 (12 x 4, u16), ") && why.contains("--dataset"), "{why}");
+    assert!(why.contains("u16 (12 x 4, u16), "), "{why}");
+    for (file, dataset) in [("integers", None), ("ann", Some("group/nothing"))] {
+        let error = open(&fixture(file), dataset).err().unwrap().at(Path::new("f"));
+        assert_eq!(error.hint(), Some(Hint::ChooseDataset));
+    }
     let why = message(open(&fixture("ann"), Some("group/nothing")));
     assert!(why.contains("no data set `group/nothing`"), "{why}");
     assert!(why.contains("distances (4 x 3, f32), neighbors (4 x 3, i32), test"), "{why}");
@@ -366,12 +370,16 @@ fn older_layouts_are_read() {
             &[version, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             &[],
         );
-        let Err(Fault::File(why)) = open(file.path(), None) else { panic!("it was read") };
+        let Err(Fault::File(Reason { text: why, .. })) = open(file.path(), None) else {
+            panic!("it was read")
+        };
         assert!(why.contains("class 3 of the older data set layouts"), "{why}");
         // Chunks are read as wide as they are, so they may not be as wide as they like.
         let wide: Vec<u8> = [1u32, 1 << 25, 1].iter().flat_map(|x| x.to_le_bytes()).collect();
         let file = rooted(&[&[version, 3, 2, 0, 0, 0, 0, 0][..], &address, &wide].concat(), &[]);
-        let Err(Fault::File(why)) = open(file.path(), None) else { panic!("it was read") };
+        let Err(Fault::File(Reason { text: why, .. })) = open(file.path(), None) else {
+            panic!("it was read")
+        };
         assert!(why.contains("its chunks are wider than any row"), "{why}");
     }
 }

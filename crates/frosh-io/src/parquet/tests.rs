@@ -1,5 +1,9 @@
 use super::*;
-use crate::columns::tests::{Format, ROWS, check as same, expected, fixture, read_all, refused};
+use crate::batch::Values;
+use crate::columns::tests::{
+    Format, ROWS, check as same, error, expected, fixture, read_all, refused,
+};
+use crate::error::Hint;
 
 #[test]
 fn encodings_and_compressions() {
@@ -17,11 +21,9 @@ fn zstd_is_read_or_explained() {
     if cfg!(feature = "zstd") {
         same(&path, Format::Parquet, Kind::F32, &expected(0..ROWS, true));
     } else {
-        let why = refused(&path, Format::Parquet, None);
-        assert!(
-            why.contains("is compressed with zstd") && why.contains("--features zstd"),
-            "{why}"
-        );
+        let error = error(&path, Format::Parquet, None);
+        assert_eq!(error.hint(), Some(Hint::EnableZstd));
+        assert!(error.to_string().contains("is compressed with zstd"), "{error}");
     }
 }
 
