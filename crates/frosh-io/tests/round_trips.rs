@@ -91,7 +91,7 @@ fn every_format_gives_the_same_rows_and_the_same_model() {
 }
 
 #[test]
-fn formats_with_open_types_keep_each_type() {
+fn formats_that_hold_several_element_types_keep_each() {
     let dir = tempfile::tempdir().unwrap();
     let first = first(dir.path());
     let want = values(&first);
@@ -107,7 +107,7 @@ fn formats_with_open_types_keep_each_type() {
 }
 
 #[test]
-fn what_a_type_cannot_hold_is_refused_with_its_place_and_nothing_is_left() {
+fn a_value_that_the_type_cannot_hold_is_refused_and_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.csv");
     std::fs::write(&path, "1,2\n3,256\n").unwrap();

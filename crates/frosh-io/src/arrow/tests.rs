@@ -6,7 +6,7 @@ use crate::columns::tests::{
 use crate::error::Hint;
 
 #[test]
-fn feather() {
+fn feather_files_are_read() {
     for name in ["plain.feather", "lz4.feather"] {
         same(&fixture(name), Format::Arrow, Kind::F32, &expected(0..ROWS, true));
     }
@@ -20,7 +20,7 @@ fn feather() {
 }
 
 #[test]
-fn every_type_of_column_is_passed_over() {
+fn buffers_are_found_behind_columns_of_every_type() {
     for name in ["many_columns", "many_columns_v4", "many_columns_lz4", "stream"] {
         let path = fixture(&format!("{name}.arrow"));
         same(&path, Format::Arrow, Kind::F32, &expected(0..ROWS, true));
@@ -55,7 +55,7 @@ fn nulls_in_compressed_batches() {
 }
 
 #[test]
-fn cut_files_are_named_so() {
+fn cut_files_are_reported_as_cut_short() {
     let whole = std::fs::read(fixture("fixed.arrow")).unwrap();
     let stream = std::fs::read(fixture("stream.arrow")).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -132,7 +132,7 @@ pub(crate) fn check(path: &Path, format: Format, kind: Kind, rows: &[f64]) {
 }
 
 #[test]
-fn files_of_other_programs() {
+fn files_written_by_other_programs_are_read() {
     for format in BOTH {
         for (item, kind) in [
             ("f16", Kind::F16),
@@ -199,7 +199,7 @@ fn nulls_are_refused_or_left_out() {
 }
 
 #[test]
-fn bad_files_are_explained() {
+fn errors_name_what_was_expected_and_found() {
     for format in BOTH {
         let end = format.end();
         let why = |name: &str, column| refused(&fixture(&format!("{name}.{end}")), format, column);
@@ -311,7 +311,7 @@ fn round_trips() {
 }
 
 #[test]
-fn sinks_take_only_whole_rows_of_their_kind() {
+fn sinks_refuse_partial_rows_and_other_element_types() {
     let dir = tempfile::tempdir().unwrap();
     for format in BOTH {
         let mut sink = format.sink(&dir.path().join("a"), Kind::F32, 3);
@@ -362,21 +362,21 @@ fn damage(format: Format, name: &str) {
 }
 
 #[test]
-fn damaged_parquet_is_survived() {
+fn damaged_parquet_never_panics() {
     for name in ["null_inside", "snappy", "dictionary", "page_v2", "split", "list_f16"] {
         damage(Format::Parquet, &format!("{name}.parquet"));
     }
 }
 
 #[test]
-fn damaged_packed_parquet_is_survived() {
+fn damaged_compressed_parquet_never_panics() {
     for name in ["none", "gzip", "lz4", "brotli", "zstd"] {
         damage(Format::Parquet, &format!("{name}.parquet"));
     }
 }
 
 #[test]
-fn damaged_arrow_is_survived() {
+fn damaged_arrow_never_panics() {
     for name in [
         "fixed.arrow",
         "null_inside.arrow",

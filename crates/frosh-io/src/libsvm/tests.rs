@@ -40,7 +40,7 @@ fn write(values: &Values, dim: usize) -> Vec<u8> {
 }
 
 #[test]
-fn rows_of_all_kinds() {
+fn labels_comments_and_sparse_rows() {
     taken("1 1:0.5 3:2\n-1 2:-3\n", 3, &[0.5, 0.0, 2.0, 0.0, -3.0, 0.0]);
     taken("+1 1:1 # note 2:9\r\n\n# none\n0\n\n", 2, &[1.0, 0.0, 0.0, 0.0]);
     taken("1:1\n2:2", 2, &[1.0, 0.0, 0.0, 2.0]);
@@ -52,7 +52,7 @@ fn rows_of_all_kinds() {
 }
 
 #[test]
-fn faults_say_where() {
+fn faults_name_row_and_line() {
     refused("", "is empty");
     refused("# only\n\n", "is empty");
     refused("0 1:1\n\n0 200:1\n", "row 1: index 200, but the dimension is 4 (line 3)");
@@ -92,7 +92,7 @@ fn faults_of_the_dimension_have_a_hint() {
 }
 
 #[test]
-fn finds_the_dimension() {
+fn the_largest_index_is_found() {
     assert_eq!(largest(b"0 1:1 7:1\n1\n0 3:1 9:x").unwrap(), 9);
     assert_eq!(largest(b"0 16777216:1").unwrap(), MAX_DIM);
     assert!(
@@ -104,7 +104,7 @@ fn finds_the_dimension() {
 }
 
 #[test]
-fn fixture_of_another_tool() {
+fn a_file_written_by_another_tool_is_read() {
     let text = include_bytes!("../../tests/fixtures/numpy/rows.libsvm");
     assert_eq!(largest(text).unwrap(), 5);
     let expected: Vec<f32> = (0..35).map(|i| (37 * i % 101) as f32 / 4.0 - 10.0).collect();
@@ -124,7 +124,7 @@ fn wide_rows_come_one_at_a_time() {
 }
 
 #[test]
-fn skips() {
+fn rows_are_skipped() {
     let text: String = (1..10).map(|i| format!("0 1:{i}\n")).collect();
     let mut source = open(whole(text.as_bytes()), Some(1)).ok().unwrap();
     let mut values = Values::empty(Kind::F32);
@@ -136,7 +136,7 @@ fn skips() {
 }
 
 #[test]
-fn writes_all_kinds() {
+fn every_element_type_is_written() {
     let check = |values: Values, text: &str| {
         assert_eq!(String::from_utf8(write(&values, 2)).unwrap(), text);
     };

@@ -28,7 +28,7 @@ fn zstd_is_read_or_explained() {
 }
 
 #[test]
-fn other_columns_do_not_matter() {
+fn other_columns_are_ignored() {
     let path = fixture("many_columns.parquet");
     let mut source = open(&path, Some("vector"), false).unwrap();
     assert_eq!(read_all(&mut *source, 4).unwrap(), expected(0..ROWS, true));
@@ -37,7 +37,7 @@ fn other_columns_do_not_matter() {
 }
 
 #[test]
-fn checksums_are_checked() {
+fn page_checksums_are_verified() {
     let mut bytes = std::fs::read(fixture("checksums.parquet")).unwrap();
     // Within the page of the vectors, which is the second column.
     let at = bytes.windows(4).rposition(|w| w == 1.0f32.to_le_bytes()).unwrap();
