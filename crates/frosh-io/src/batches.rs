@@ -1,6 +1,7 @@
 //! Reading ahead: a thread reads batches while the caller computes.
 //!
-//! Three batches of a few megabytes circulate: one in use, one ready, one being filled.
+//! Three batches of a few megabytes circulate: one in use, one ready, one being filled. Mapped memory was
+//! tried instead: see `docs/design.md`.
 
 use crate::batch::{Batch, Values, for_values};
 use crate::error::{Error, Fault, Result};

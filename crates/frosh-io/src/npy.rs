@@ -3,8 +3,8 @@
 //!
 //! A `.npy` file is the magic `\x93NUMPY`, the version, the length of the header (2 bytes in version 1,
 //! 4 later), the header (a Python dictionary with `descr`, `fortran_order` and `shape`), the values.
-//! The header is parsed here, and not by a crate: the crate that was tried allocates what a header claims,
-//! and its grammar engine needs an assembler to build.
+//! The header is parsed here, and not by a crate: the crate for it allocates what a header claims, and its
+//! grammar engine needs an assembler to build.
 //!
 //! Cost: in C order, none beyond reading. In Fortran order each batch reads a piece of every column and
 //! transposes it, so that only a batch is in memory.

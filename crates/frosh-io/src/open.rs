@@ -40,7 +40,7 @@ pub struct Options {
 /// Standard input, as a path.
 pub(crate) const STDIN: &str = "-";
 
-/// Bytes of a file that are looked at to find its format.
+/// Bytes at the start of a file that its format is found by.
 const HEAD: u64 = 8;
 
 /// What is known after the first bytes of a file were read.

@@ -13,7 +13,7 @@ pub(crate) struct Shape {
     pub(crate) dim: usize,
     /// Element type of the batches.
     pub(crate) kind: Kind,
-    /// Number of rows, where the header or the size tells.
+    /// Number of rows, if the header or the size of the file gives it.
     pub(crate) rows: Option<u64>,
 }
 

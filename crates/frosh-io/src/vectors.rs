@@ -29,7 +29,7 @@ pub struct FileFacts {
     pub dim: usize,
     /// Element type of its batches.
     pub kind: Kind,
-    /// Number of rows, where its header or its size tells.
+    /// Number of rows, if its header or its size gives it.
     pub rows: Option<u64>,
 }
 

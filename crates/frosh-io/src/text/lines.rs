@@ -18,7 +18,7 @@ pub(crate) struct Lines {
     ended: bool,
     /// Number of the current line, from 1, as editors count.
     number: u64,
-    /// Whether the next call of [`Lines::next`] returns the current line once more.
+    /// Whether the next call of [`Lines::next`] returns the current line again.
     repeat: bool,
     max_line: usize,
 }
@@ -70,7 +70,7 @@ impl Lines {
         Ok(done)
     }
 
-    /// Makes the next call of [`Lines::next`] return the current line once more.
+    /// Makes the next call of [`Lines::next`] return the current line again.
     pub(crate) fn repeat(&mut self) {
         self.repeat = true;
     }
