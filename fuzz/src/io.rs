@@ -1,7 +1,7 @@
 //! Reads a file of vectors in all ways there are, and holds them against each other.
 
 use crate::memory;
-use frosh_io::{Batch, Error, Format, Options, Values, Vectors, for_values};
+use frosh_io::{Batch, Error, Format, Options, Values, Vectors};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -48,7 +48,7 @@ fn same(a: f64, b: f64) -> bool {
 fn bounded(values: &Values, kept: &mut Option<Vec<f64>>) {
     if let Some(all) = kept {
         if all.len() + values.len() <= COMPARED {
-            for_values!(values, v => all.extend(v.iter().map(|x| f64::from(*x))));
+            all.extend(values.to_f64());
         } else {
             *kept = None;
         }

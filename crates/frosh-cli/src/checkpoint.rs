@@ -35,7 +35,7 @@ impl Checkpoint {
         let every = Duration::try_from_secs_f64(every)
             .context("--checkpoint-every is not a number of seconds")?;
         let files = vectors.files().iter().map(|file| {
-            if !file.again {
+            if !file.rereadable {
                 let name = if file.path.as_os_str() == "-" { "standard input" } else { "a pipe" };
                 bail!("{name} cannot be read again after a crash: leave out --checkpoint");
             }

@@ -8,7 +8,7 @@ use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, ExactSearch, Hasher, Metric, Ranking, Rows};
-use frosh_io::{Batch, Vectors, for_values, rows};
+use frosh_io::{Batch, Vectors};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
@@ -58,7 +58,7 @@ impl EvalSetArgs {
             Ok(vectors)
         };
         let base = open(&self.base)?;
-        if base.files().iter().any(|file| !file.again) {
+        if base.files().iter().any(|file| !file.rereadable) {
             bail!(
                 "{}: the base is read twice, so it cannot be a stream: save it as a file first",
                 base.files()[0].path.display()
@@ -143,10 +143,7 @@ impl EvalSet {
     /// The `k` exact nearest rows of each query, nearest first.
     pub(crate) fn nearest(&self, k: usize, metric: Metric) -> Result<Vec<Vec<u64>>> {
         let mut exact = ExactSearch::new(self.queries()?, k, metric)?;
-        self.each("exact search", |batch| {
-            for_values!(batch.values(), v => exact.push(rows(v, batch.dim())))
-                .map_err(|e| batch.explain(e, 0).without_skipping().into())
-        })?;
+        self.each("exact search", |batch| Ok(batch.feed(&mut exact)?))?;
         Ok(exact.finish().iter().map(|found| found.iter().map(|f| f.id).collect()).collect())
     }
 
@@ -155,15 +152,14 @@ impl EvalSet {
         let mut progress = Progress::new(what, self.base.rows(), 0, self.quiet);
         let mut batches = self.base.batches();
         let mut at = 0u64;
-        while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
+        while let Some(batch) = batches.next()? {
             let end = at + batch.len() as u64;
             let mut inside = self.held.range(at..end).map(|id| (id - at) as usize).peekable();
             if inside.peek().is_none() {
                 take(batch)?;
             } else {
-                // While rows still have their numbers.
-                for_values!(batch.values(), v => rows(v, batch.dim()).check())
-                    .map_err(|e| batch.explain(e, 0).without_skipping())?;
+                // Before rows are removed, so that an error names the right row.
+                batch.check()?;
                 let kept = batch.without(inside);
                 if !kept.is_empty() {
                     take(&kept)?;

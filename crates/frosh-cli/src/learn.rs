@@ -5,7 +5,7 @@ use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use frosh::{AtomicFile, Config, Pool, Sketcher};
-use frosh_io::{Vectors, for_values, rows};
+use frosh_io::Vectors;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -102,10 +102,7 @@ pub(crate) fn learn(
                 None => left,
             };
             let clock = Instant::now();
-            for_values!(batch.values(), v => {
-                let piece = rows(v, batch.dim()).slice(from..from + count);
-                sketcher.push(piece).map_err(|e| batch.explain(e, from))?;
-            });
+            batch.feed_range(from..from + count, &mut sketcher)?;
             sketch += clock.elapsed().as_secs_f64();
             from += count;
             match refresh {

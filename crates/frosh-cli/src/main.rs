@@ -4,6 +4,7 @@
 mod args;
 mod checkpoint;
 mod eval_set;
+mod hints;
 mod labels;
 mod learn;
 mod output;
@@ -12,11 +13,15 @@ mod query_args;
 mod signals;
 mod verbs;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let arguments = args::Cli::command().get_matches();
+    let cli = match args::Cli::from_arg_matches(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => error.format(&mut args::Cli::command()).exit(),
+    };
     signals::watch();
     let done = frosh::Pool::new(cli.common.threads)
         .map_err(anyhow::Error::from)
@@ -26,7 +31,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // Whoever reads our output may stop (`| head`): an end, but not a success.
             if !output::is_broken_pipe(&error) {
-                output::complain(&format!("error: {}", output::chain(&error)));
+                let mut line = format!("error: {}", output::chain(&error));
+                if let Some(advice) = hints::Flags::of_verb(&arguments).advice(&error) {
+                    line += &format!("; {advice}");
+                }
+                output::complain(&line);
             }
             ExitCode::FAILURE
         }

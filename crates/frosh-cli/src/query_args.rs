@@ -8,7 +8,7 @@ use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Hasher, Hit, IdSet, Ranking, Search};
-use frosh_io::{Vectors, for_values};
+use frosh_io::Vectors;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -97,11 +97,8 @@ pub(crate) fn print_hits(common: &Common, found: &[Vec<Hit>], whole: bool) -> Re
 pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec<f64>> {
     let mut values = Vec::new();
     let mut batches = vectors.batches();
-    while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
-        for_values!(batch.values(), v => {
-            let checked = frosh_io::rows(v, batch.dim()).check();
-            checked.map_err(|e| batch.explain(e, 0).without_skipping())?;
-        });
+    while let Some(batch) = batches.next()? {
+        batch.check()?;
         values.extend(batch.values().to_f64());
         progress.add(batch.len());
     }

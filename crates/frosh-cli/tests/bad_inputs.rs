@@ -128,9 +128,15 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("fit model.frosh -o x", &["model.frosh", "frosh-sketch"], 1),
     ("inspect missing", &["missing", "No such file"], 1),
     ("inspect unknown.dat", &["unknown.dat", "--format"], 1),
-    ("convert good.npy x.bvecs", &["good.npy, row 0", "u8 cannot hold"], 1),
+    ("convert good.npy x.bvecs", &["good.npy, row 0", "u8 cannot hold", "--type"], 1),
+    ("convert good.npy - --to npy", &["npy cannot be written to standard output", "--to"], 1),
+    ("train good.npy --column a -o x", &["no file is Parquet or Arrow", "leave out --column"], 1),
+    ("train good.npy --dataset a -o x", &["no file is HDF5 or .npz", "leave out --dataset"], 1),
+    ("train good.npy --dim 9 -o x", &["good.npy", "8 dimensions", "set to 9", "check --dim"], 1),
+    ("train good.parquet --column id -o x", &["no column \"id\"", "vector", "--column"], 1),
+    ("inspect good.parquet --column id", &["no column \"id\"", "vector", "--column"], 1),
     ("convert good.npy x.dat", &["x.dat", "--to"], 1),
-    ("convert good.npy x.npy.gz", &["x.npy.gz", "pack it afterwards"], 1),
+    ("convert good.npy x.npy.gz", &["x.npy.gz", "compress it afterwards"], 1),
     ("train good.npy --bits 8 --checkpoint model.frosh -o x", &["model.frosh", "checkpoint"], 1),
     ("train", &["required", "Usage"], 2),
     ("train good.npy", &["--output"], 2),
@@ -156,6 +162,29 @@ fn bad_input_gives_its_message_and_exit_code_and_leaves_nothing() {
         }
         assert_eq!(files(dir.path()), before, "frosh {arguments} left something behind");
     }
+}
+
+#[test]
+fn advice_names_only_flags_that_the_verb_has() {
+    let dir = folder();
+    ok(dir.path(), "encode model.frosh good.npy -o codes.frosh --quiet");
+    for arguments in [
+        "encode model.frosh nan.npy -o x",
+        "search model.frosh codes.frosh --queries nan.npy",
+        "eval model.frosh --base nan.npy",
+        "index build model.frosh nan.npy --no-factors -o x",
+    ] {
+        let output = run(dir.path(), arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "frosh {arguments}: {said}");
+        assert!(said.contains("nan.npy, row 7: column 3 is NaN"), "frosh {arguments}: {said}");
+        assert!(!said.contains("--"), "frosh {arguments}: {said}");
+    }
+    // The format of labels is found by content and name: --format is for the base.
+    std::fs::write(dir.path().join("labels.npy"), "1\n2\n").unwrap();
+    let output = run(dir.path(), "eval model.frosh --base good.npy --labels labels.npy");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("labels.npy: is named as npy") && !said.contains("--"), "{said}");
 }
 
 #[test]

@@ -41,7 +41,11 @@ fn a_pipe_is_read_once() {
     for (content, arguments, said) in [
         ("a.npy", "inspect pipe", "vectors"),
         ("a.npy", "inspect pipe --json", "\"rows\":400"),
-        ("a.libsvm", "inspect pipe --format libsvm", "a stream is not read twice; pass --dim"),
+        (
+            "a.libsvm",
+            "inspect pipe --format libsvm",
+            "a stream is not read twice; set the dimension with --dim",
+        ),
         ("a.libsvm", "inspect pipe --format libsvm --dim 2", "vectors"),
         ("ids", "search model codes --queries a.npy -k 1 --only pipe", "distance"),
         (

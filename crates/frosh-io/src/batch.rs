@@ -1,12 +1,16 @@
-//! A batch of rows that was read: values of one element type, and where they stand in their file.
+//! Batches of rows: values of one element type, and the file and row numbers they came from.
+//!
+//! A batch's element type is known only when the file is open, whereas [`frosh::Rows`] has it as a type
+//! parameter. [`Batch::feed`] goes from one to the other.
 
-use crate::error::{Error, Fault};
-use frosh::Element;
+use crate::error::{Error, Fault, Hint, Result};
+use frosh::{Element, ExactSearch, NewRows, Rows, Sketcher};
 use half::f16;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The element types that batches hold. Files of other integers are widened without loss: 16 bits to
+/// The element type of a batch. Integers of other sizes in a file are widened without loss: 16 bits to
 /// `f32`, 32 bits to `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -23,10 +27,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Kind; 5] = [Kind::F16, Kind::F32, Kind::F64, Kind::U8, Kind::I8];
 
-    /// Its name, as on the command line.
+    /// Its name, such as `f32`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::F16 => "f16",
@@ -37,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of one value.
+    /// Size of one value in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Kind::U8 | Kind::I8 => 1,
@@ -70,7 +74,6 @@ pub enum Values {
 }
 
 /// Runs the same code on the vector inside [`Values`], whatever its element type.
-#[macro_export]
 macro_rules! for_values {
     ($values:expr, $v:ident => $body:expr) => {
         match $values {
@@ -82,9 +85,10 @@ macro_rules! for_values {
         }
     };
 }
+pub(crate) use for_values;
 
 impl Values {
-    /// No values, of this type.
+    /// An empty list of this element type.
     pub fn empty(kind: Kind) -> Self {
         match kind {
             Kind::F16 => Values::F16(Vec::new()),
@@ -95,7 +99,7 @@ impl Values {
         }
     }
 
-    /// Their type.
+    /// The element type.
     pub fn kind(&self) -> Kind {
         match self {
             Values::F16(_) => Kind::F16,
@@ -106,17 +110,17 @@ impl Values {
         }
     }
 
-    /// How many.
+    /// Number of values.
     pub fn len(&self) -> usize {
         for_values!(self, v => v.len())
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Each of them in double precision, which holds every type exactly.
+    /// A copy in double precision, which holds the values of every type exactly.
     pub fn to_f64(&self) -> Vec<f64> {
         fn each<T: Copy + Into<f64>>(values: &[T]) -> Vec<f64> {
             values.iter().map(|x| (*x).into()).collect()
@@ -124,14 +128,14 @@ impl Values {
         for_values!(self, v => each(v))
     }
 
-    /// Makes it of this type; values of that type stay, to be written over.
-    pub(crate) fn turn_into(&mut self, kind: Kind) {
+    /// Makes it of this element type. Values that have the type already are kept, to be overwritten.
+    pub(crate) fn set_kind(&mut self, kind: Kind) {
         if self.kind() != kind {
             *self = Values::empty(kind);
         }
     }
 
-    /// Empties it, keeping its memory if it is of this type already.
+    /// Makes it empty and of this element type. Its memory is kept if it has the type already.
     pub(crate) fn clear(&mut self, kind: Kind) {
         if self.kind() == kind {
             for_values!(self, v => v.clear());
@@ -140,45 +144,129 @@ impl Values {
         }
     }
 
-    /// Makes it `len` long; new values are zero.
+    /// Changes its length; new values are zero.
     pub(crate) fn resize(&mut self, len: usize) {
         for_values!(self, v => v.resize(len, Default::default()));
     }
 
-    /// The memory of the values.
+    /// The values as bytes, in the byte order of this machine.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         for_values!(self, v => bytemuck::cast_slice_mut(v))
     }
 
-    /// The memory of the values.
+    /// The values as bytes, in the byte order of this machine.
     pub(crate) fn bytes(&self) -> &[u8] {
         for_values!(self, v => bytemuck::cast_slice(v))
     }
+
+    /// Removes rows of `dim` values. Their numbers ascend.
+    pub(crate) fn remove_rows(&mut self, dim: usize, rows: impl IntoIterator<Item = usize>) {
+        fn compact<T: Copy>(
+            values: &mut Vec<T>,
+            dim: usize,
+            removed: impl IntoIterator<Item = usize>,
+        ) {
+            let (mut kept, mut next) = (0, 0);
+            let all = values.len() / dim;
+            for row in removed.into_iter().chain([all]) {
+                values.copy_within(next * dim..row * dim, kept * dim);
+                kept += row - next;
+                next = (row + 1).min(all);
+            }
+            values.truncate(kept * dim);
+        }
+        for_values!(self, v => compact(v, dim, rows));
+    }
 }
 
-/// Rows that were read together. A batch never spans two files.
+/// Something that takes rows of any element type, such as a [`Sketcher`].
+///
+/// It is a trait because a closure cannot be generic over the element type.
+///
+/// ```
+/// use frosh::{Codes, Element, Hasher, Rows};
+/// use frosh_io::{Batch, RowConsumer};
+///
+/// struct Encode<'a>(&'a Hasher);
+///
+/// impl RowConsumer for Encode<'_> {
+///     type Output = Codes;
+///
+///     fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<Codes> {
+///         self.0.encode(rows)
+///     }
+/// }
+///
+/// fn encode(hasher: &Hasher, batch: &Batch) -> frosh_io::Result<Codes> {
+///     batch.feed(Encode(hasher))
+/// }
+/// ```
+pub trait RowConsumer {
+    /// What it makes of the rows.
+    type Output;
+
+    /// Takes the rows.
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<Self::Output>;
+}
+
+impl RowConsumer for &mut Sketcher {
+    type Output = ();
+
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
+        self.push(rows)
+    }
+}
+
+impl RowConsumer for &mut ExactSearch {
+    type Output = ();
+
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
+        self.push(rows)
+    }
+}
+
+impl RowConsumer for &mut NewRows<'_> {
+    type Output = ();
+
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
+        self.push(rows)
+    }
+}
+
+/// Checks that every value can be used: see [`Batch::check`].
+struct Check;
+
+impl RowConsumer for Check {
+    type Output = ();
+
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
+        rows.check()
+    }
+}
+
+/// Rows that were read together. All rows of a batch come from one file.
 #[derive(Clone, Debug)]
 pub struct Batch {
     pub(crate) values: Values,
     pub(crate) dim: usize,
-    /// Number, in its file, of the first row.
+    /// Number of the first row in its file.
     pub(crate) first: u64,
-    /// Which file: for messages.
+    /// The file, for error messages.
     pub(crate) path: Arc<Path>,
 }
 
 impl Batch {
-    /// A batch to be filled.
+    /// An empty batch.
     pub(crate) fn new(kind: Kind, dim: usize, path: Arc<Path>) -> Self {
         Self { values: Values::empty(kind), dim, first: 0, path }
     }
 
-    /// Rows in it.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.values.len() / self.dim
     }
 
-    /// Whether there are none.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -193,48 +281,94 @@ impl Batch {
         &self.values
     }
 
-    /// A copy without some of the rows, which are given ascending.
+    /// Gives all rows to `consumer`. If it refuses a row, the error names the file and the row's number there.
+    pub fn feed<C: RowConsumer>(&self, consumer: C) -> Result<C::Output> {
+        self.feed_range(0..self.len(), consumer)
+    }
+
+    /// Gives some of the rows to `consumer`, as [`Batch::feed`] does.
+    ///
+    /// # Panics
+    ///
+    /// If the range ends before it starts, or after the last row.
+    pub fn feed_range<C: RowConsumer>(
+        &self,
+        range: Range<usize>,
+        consumer: C,
+    ) -> Result<C::Output> {
+        let first = range.start;
+        for_values!(&self.values, v => consumer.consume(Rows::new(v, self.dim)?.slice(range)))
+            .map_err(|error| self.locate(error, first))
+    }
+
+    /// Refuses the first row with a value that frosh cannot use: NaN, infinity, or a magnitude that is too
+    /// large. [`Options::skip_bad`](crate::Options::skip_bad) leaves such rows out.
+    pub fn check(&self) -> Result<()> {
+        self.feed(Check)
+    }
+
+    /// A copy without some of the rows. Their numbers ascend.
     pub fn without(&self, rows: impl IntoIterator<Item = usize>) -> Batch {
-        fn each<T: Copy>(values: &mut Vec<T>, dim: usize, rows: impl IntoIterator<Item = usize>) {
-            let (mut kept, mut at) = (0, 0);
-            let all = values.len() / dim;
-            for bad in rows.into_iter().chain([all]) {
-                values.copy_within(at * dim..bad * dim, kept * dim);
-                kept += bad - at;
-                at = (bad + 1).min(all);
-            }
-            values.truncate(kept * dim);
-        }
         let mut batch = self.clone();
-        for_values!(&mut batch.values, v => each(v, self.dim, rows));
+        batch.values.remove_rows(self.dim, rows);
         batch
     }
 
-    /// Adds file and row to what the library said about rows of this batch, the first of which was row
-    /// `from` of the batch.
-    pub fn explain(&self, error: frosh::Error, from: usize) -> Error {
+    /// Adds file and row number to an error about rows of this batch, which count from row `first` of it.
+    fn locate(&self, error: frosh::Error, first: usize) -> Error {
         let (row, why) = match error {
             frosh::Error::NotFinite { row, column, value } => {
-                (row, format!("column {column} is {value}; mend it, or pass --skip-bad"))
+                (row, format!("column {column} is {value}, expected a finite number"))
             }
             frosh::Error::TooLarge { row, column, value, limit } => (
                 row,
                 format!(
-                    "column {column} is {value:e}, above the largest magnitude taken, {limit:e}; \
-                     scale the data down, or pass --skip-bad"
+                    "column {column} is {value:e}, expected a magnitude of at most {limit:e}; scale \
+                     the data down"
                 ),
             ),
             other => return Error::Engine(other),
         };
-        let row = self.first + (from + row) as u64;
-        Fault::Row { row, why }.at(&self.path)
+        let row = self.first + (first + row) as u64;
+        Fault::row(row, why).hint(Hint::SkipBadRows).at(&self.path)
     }
 }
 
-/// Rows of `T` as the library sees them.
-///
-/// # Panics
-/// If the values are no whole number of rows, which no batch's are.
-pub fn rows<T: Element>(values: &[T], dim: usize) -> frosh::Rows<'_, T> {
-    frosh::Rows::new(values, dim).expect("a batch holds whole rows")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(values: Values, dim: usize) -> Batch {
+        Batch { values, dim, first: 100, path: Arc::from(Path::new("f")) }
+    }
+
+    #[test]
+    fn an_error_names_the_row_of_the_file() {
+        let rows = batch(Values::F32(vec![1.0, 2.0, 3.0, f32::NAN, 5.0, 6.0]), 2);
+        let error = rows.check().unwrap_err();
+        assert_eq!(error.to_string(), "f, row 101: column 1 is NaN, expected a finite number");
+        assert_eq!(error.hint(), Some(Hint::SkipBadRows));
+        let error = rows.feed_range(1..3, Check).unwrap_err();
+        assert!(error.to_string().starts_with("f, row 101: column 1"), "{error}");
+        rows.feed_range(2..3, Check).unwrap();
+        let error = batch(Values::F64(vec![1.0, 1e30]), 1).check().unwrap_err();
+        assert!(error.to_string().starts_with("f, row 101: column 0 is 1e30"), "{error}");
+        assert_eq!(error.hint(), Some(Hint::SkipBadRows));
+        assert!(batch(Values::U8(vec![1, 2]), 2).without([0]).is_empty());
+    }
+
+    #[test]
+    fn rows_are_removed_by_number() {
+        for (removed, kept) in [
+            (vec![], vec![0, 0, 1, 1, 2, 2, 3, 3]),
+            (vec![0], vec![1, 1, 2, 2, 3, 3]),
+            (vec![1, 2], vec![0, 0, 3, 3]),
+            (vec![0, 3], vec![1, 1, 2, 2]),
+            (vec![0, 1, 2, 3], vec![]),
+        ] {
+            let mut values = Values::I8(vec![0, 0, 1, 1, 2, 2, 3, 3]);
+            values.remove_rows(2, removed);
+            assert_eq!(values, Values::I8(kept));
+        }
+    }
 }

@@ -1,11 +1,11 @@
-//! From one element type to another: floats are rounded to the nearest and must stay finite, and integers must
-//! be whole numbers in range, so that nothing is lost unseen.
+//! Conversion between element types. Floats are rounded to the nearest and must stay finite; values that
+//! become integers must be whole numbers in range.
 
 use crate::batch::{Kind, Values};
-use crate::error::Fault;
+use crate::error::{Fault, Hint};
 use half::f16;
 
-/// Writes `values` as `kind` into `out`. `first` is the number of the first row, for messages.
+/// Converts `values` to `kind`, into `out`. `first` is the number of the first row, for messages.
 pub(crate) fn cast(
     values: &Values,
     kind: Kind,
@@ -15,7 +15,7 @@ pub(crate) fn cast(
 ) -> Result<(), Fault> {
     out.clear(kind);
     let wide = values.to_f64();
-    // What the type makes of a value, and whether that is close enough to be called the same.
+    // Infinity and NaN can be converted to any float type.
     let fits: fn(f64) -> bool = match kind {
         Kind::F16 => |x| f16::from_f64(x).is_finite() || !x.is_finite(),
         Kind::F32 => |x| (x as f32).is_finite() || !x.is_finite(),
@@ -25,10 +25,8 @@ pub(crate) fn cast(
     };
     if let Some(i) = wide.iter().position(|x| !fits(*x)) {
         let (row, column, value) = (first + (i / dim) as u64, i % dim, wide[i]);
-        let why = format!(
-            "column {column} is {value}, which {kind} cannot hold; write another type (--type) or format"
-        );
-        return Err(Fault::Row { row, why });
+        let why = format!("column {column} is {value}, which {kind} cannot hold");
+        return Err(Fault::row(row, why).hint(Hint::ChooseOutputType));
     }
     match out {
         Values::F16(out) => out.extend(wide.iter().map(|x| f16::from_f64(*x))),

@@ -1,46 +1,47 @@
-//! What the columnar formats, Parquet and Arrow, share: which column holds the vectors, how its rows
-//! become [`crate::batch::Values`], and how rows to be written become record batches.
+//! What the columnar formats, Parquet and Arrow, share: the choice of the column, reading its rows
+//! ([`ListSource`]) and writing them ([`ListSink`]).
 //!
-//! A column of vectors is a list column: variable (`List`, `LargeList`) or of a fixed size
-//! (`FixedSizeList`). Its items may be `f16`, `f32`, `f64`, `i8` or `u8`, which are kept; 16-bit integers,
-//! which become `f32`; or 32-bit integers, which become `f64`. Only columns at the top level count, not
-//! fields of structures.
+//! A column of vectors is a list column, of variable size (`List`, `LargeList`) or fixed size
+//! (`FixedSizeList`). Its items are `f16`, `f32`, `f64`, `i8` or `u8`, which are kept; 16-bit integers,
+//! which become `f32`; or 32-bit integers, which become `f64`. Columns within structures are not
+//! considered.
 
 mod guard;
 mod lists;
+mod sink;
 
 pub(crate) use guard::guard;
-pub(crate) use lists::{Chunks, Lists, Reader, Spans};
+pub(crate) use lists::{ListReader, ListSource, Lists, Offsets};
+pub(crate) use sink::{BatchWriter, ListSink, list_schema};
 
-use crate::batch::{Kind, Values};
-use crate::error::Fault;
-use crate::for_values;
+use crate::batch::Kind;
+use crate::error::{Fault, Hint};
 use crate::source::MAX_DIM;
-use arrow_array::types::{Float16Type, Float32Type, Float64Type, Int8Type, UInt8Type};
-use arrow_array::{ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use std::fmt::Display;
-use std::sync::Arc;
 
-/// What is said of files that need zstd when it is not built in.
-pub(crate) const NEEDS_ZSTD: &str = "is compressed with zstd, which this build of frosh does not read; \
-     build with --features zstd or rewrite it with snappy or lz4";
+/// The fault of a file that needs the feature `zstd`, in a build without it.
+pub(crate) fn needs_zstd() -> Fault {
+    let why =
+        "is compressed with zstd, which this build does not read; rewrite it with snappy or lz4";
+    Fault::file(why).hint(Hint::EnableZstd)
+}
 
-/// A fault for content that cannot be.
+/// The fault of a file that breaks the rules of its format.
 pub(crate) fn damaged(why: impl Display) -> Fault {
-    Fault::File(format!("is damaged: {why}"))
+    Fault::file(format!("is damaged: {why}"))
 }
 
 /// The column that holds the vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Its number among the top-level columns.
+    /// Its number among the columns.
     pub(crate) index: usize,
     /// The type of the lists.
     pub(crate) list: DataType,
     /// The type of the values in the lists.
     pub(crate) item: DataType,
-    /// What the values become.
+    /// The element type of batches.
     pub(crate) kind: Kind,
 }
 
@@ -51,15 +52,17 @@ impl Column {
         if let Some(name) = wanted {
             let Some((index, field)) = fields.iter().enumerate().find(|(_, f)| f.name() == name)
             else {
-                return Err(format!("has no column {name:?}; {}", listed(fields)).into());
+                let why = format!("has no column {name:?}; {}", list(fields));
+                return Err(Fault::file(why).hint(Hint::ChooseColumn));
             };
             return Self::new(index, field).ok_or_else(|| {
-                Fault::File(format!(
-                    "column {name:?} is {}, not a list of numbers (f16, f32, f64, or integers of 8, \
-                     16 or 32 bits); choose another with --column; {}",
+                Fault::file(format!(
+                    "column {name:?} is {}, expected a list of numbers (f16, f32, f64, or integers of \
+                     8, 16 or 32 bits); {}",
                     type_name(field.data_type()),
-                    listed(fields)
+                    list(fields)
                 ))
+                .hint(Hint::ChooseColumn)
             });
         }
         let found: Vec<Self> =
@@ -67,16 +70,16 @@ impl Column {
         match &found[..] {
             [one] => Ok(one.clone()),
             [] => Err(format!(
-                "has no column of vectors, which would be a list of numbers (f16, f32, f64, or \
-                 integers of 8, 16 or 32 bits); {}",
-                listed(fields)
+                "has no column of vectors, which are lists of numbers (f16, f32, f64, or integers of \
+                 8, 16 or 32 bits); {}",
+                list(fields)
             )
             .into()),
-            several => Err(format!(
-                "has several columns of vectors; choose one with --column; {}",
-                listed(several.iter().map(|c| &fields[c.index]))
-            )
-            .into()),
+            several => Err(Fault::file(format!(
+                "has several columns of vectors; {}",
+                list(several.iter().map(|c| &fields[c.index]))
+            ))
+            .hint(Hint::ChooseColumn)),
         }
     }
 
@@ -100,8 +103,8 @@ impl Column {
         Some(Self { index, list: list.clone(), item, kind })
     }
 
-    /// Values per row, where the type of the lists tells.
-    pub(crate) fn fixed(&self) -> Result<Option<usize>, Fault> {
+    /// Values per row, if the lists have a fixed size.
+    pub(crate) fn fixed_size(&self) -> Result<Option<usize>, Fault> {
         let DataType::FixedSizeList(_, size) = self.list else {
             return Ok(None);
         };
@@ -117,8 +120,8 @@ pub(crate) fn describe(schema: &Schema) -> Vec<(String, String)> {
     schema.fields().iter().map(|f| (f.name().clone(), type_name(f.data_type()))).collect()
 }
 
-/// The columns with their types, for messages: the first few of them.
-fn listed<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> String {
+/// The first columns and their types, for messages.
+fn list<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> String {
     const SHOWN: usize = 40;
     let all: Vec<_> = fields.into_iter().collect();
     if all.is_empty() {
@@ -135,7 +138,7 @@ fn listed<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> String {
     format!("columns: {}", names.join(", "))
 }
 
-/// A type in a few words.
+/// The name of a type, for people.
 fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) => {
@@ -163,109 +166,9 @@ fn type_name(data_type: &DataType) -> String {
     }
 }
 
-/// Rows that are `row_bytes` long each, as many as fit into `bytes`, at least one.
+/// How many rows of `row_bytes` fit into `bytes`, at least one.
 pub(crate) fn rows_in(bytes: usize, row_bytes: usize) -> usize {
     (bytes / row_bytes.max(1)).max(1)
-}
-
-/// Cuts what is written into record batches of always the same number of rows, so that the file does not
-/// depend on how the rows came in.
-pub(crate) struct Blocks {
-    schema: SchemaRef,
-    dim: usize,
-    /// Values of a full block.
-    full: usize,
-    held: Values,
-}
-
-impl Blocks {
-    /// Blocks of `rows` rows, with one column of this name.
-    pub(crate) fn new(kind: Kind, dim: usize, column: &str, rows: usize) -> Result<Self, Fault> {
-        if !(1..=MAX_DIM).contains(&dim) {
-            return Err(format!("cannot hold rows of {dim} values, only 1 to {MAX_DIM}").into());
-        }
-        let item = match kind {
-            Kind::F16 => DataType::Float16,
-            Kind::F32 => DataType::Float32,
-            Kind::F64 => DataType::Float64,
-            Kind::U8 => DataType::UInt8,
-            Kind::I8 => DataType::Int8,
-        };
-        let list = DataType::FixedSizeList(Arc::new(Field::new("item", item, false)), dim as i32);
-        let schema = Arc::new(Schema::new(vec![Field::new(column, list, false)]));
-        Ok(Self { schema, dim, full: dim * rows.max(1), held: Values::empty(kind) })
-    }
-
-    pub(crate) fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    /// Takes rows, and hands every block that is full to `write`.
-    pub(crate) fn add(
-        &mut self,
-        values: &Values,
-        mut write: impl FnMut(RecordBatch) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        if values.kind() != self.held.kind() || !values.len().is_multiple_of(self.dim) {
-            return Err(format!(
-                "takes rows of {} values of {}, but got {} values of {}",
-                self.dim,
-                self.held.kind(),
-                values.len(),
-                values.kind()
-            )
-            .into());
-        }
-        let mut from = 0;
-        while from < values.len() {
-            let to = values.len().min(from + self.full - self.held.len());
-            self.hold(values, from, to);
-            from = to;
-            if self.held.len() == self.full {
-                write(self.block()?)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The last block, which may be shorter than the others.
-    pub(crate) fn rest(&mut self) -> Result<Option<RecordBatch>, Fault> {
-        if self.held.is_empty() { Ok(None) } else { self.block().map(Some) }
-    }
-
-    /// Adds a part of `values` to what is held.
-    fn hold(&mut self, values: &Values, from: usize, to: usize) {
-        match (&mut self.held, values) {
-            (Values::F16(held), Values::F16(v)) => held.extend_from_slice(&v[from..to]),
-            (Values::F32(held), Values::F32(v)) => held.extend_from_slice(&v[from..to]),
-            (Values::F64(held), Values::F64(v)) => held.extend_from_slice(&v[from..to]),
-            (Values::U8(held), Values::U8(v)) => held.extend_from_slice(&v[from..to]),
-            (Values::I8(held), Values::I8(v)) => held.extend_from_slice(&v[from..to]),
-            _ => {} // `add` has made sure that the types agree.
-        }
-    }
-
-    /// What is held, as a record batch.
-    fn block(&mut self) -> Result<RecordBatch, Fault> {
-        let empty = Values::empty(self.held.kind());
-        let items: ArrayRef = match std::mem::replace(&mut self.held, empty) {
-            Values::F16(v) => Arc::new(PrimitiveArray::<Float16Type>::new(v.into(), None)),
-            Values::F32(v) => Arc::new(PrimitiveArray::<Float32Type>::new(v.into(), None)),
-            Values::F64(v) => Arc::new(PrimitiveArray::<Float64Type>::new(v.into(), None)),
-            Values::U8(v) => Arc::new(PrimitiveArray::<UInt8Type>::new(v.into(), None)),
-            Values::I8(v) => Arc::new(PrimitiveArray::<Int8Type>::new(v.into(), None)),
-        };
-        // The next block will be as long: no growing step by step.
-        let expect = self.full.min(items.len());
-        for_values!(&mut self.held, v => v.reserve_exact(expect));
-        let DataType::FixedSizeList(item, size) = self.schema.field(0).data_type() else {
-            return Err("is not written: the schema has no list".into());
-        };
-        let lists = FixedSizeListArray::try_new(item.clone(), *size, items, None);
-        let lists = lists.map_err(|e| Fault::File(format!("cannot be written: {e}")))?;
-        RecordBatch::try_new(self.schema.clone(), vec![Arc::new(lists)])
-            .map_err(|e| Fault::File(format!("cannot be written: {e}")))
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is inside files that can hold several sets of vectors.
+//! The arrays, data sets or columns of a file that can hold several.
 
 use crate::error::{Fault, Result, visible};
 use crate::format::Format;
@@ -7,14 +7,15 @@ use crate::{arrow, hdf5, npy, parquet};
 use std::fs::File;
 use std::path::Path;
 
-/// The arrays, data sets or columns of a file, in words; `None` for formats that hold just one, and for what is no file.
+/// Describes the arrays, data sets or columns of a file, each in a few words such as `train (1000 x 128 of f32)`.
+/// `None` for formats that hold only one set of vectors, and for standard input and pipes.
 pub fn contents(path: &Path, options: &Options) -> Result<Option<(Format, Vec<String>)>> {
-    // A pipe is not read for this: its bytes would be gone.
+    // The bytes of a pipe can be read only once, and are needed for its rows.
     if !std::fs::metadata(path).is_ok_and(|file| file.is_file()) {
         return Ok(None);
     }
     let list = || -> std::result::Result<_, Fault> {
-        let format = open::look(path, options)?.format;
+        let format = open::detect(path, options)?.format;
         let columns = |all: Vec<(String, String)>| -> Vec<String> {
             all.into_iter().map(|(name, kind)| format!("{name} ({kind})")).collect()
         };

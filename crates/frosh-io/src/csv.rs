@@ -1,38 +1,35 @@
 //! CSV and TSV: one row per line, values separated by a comma, tab, semicolon or blanks.
 //!
 //! ```text
-//! a,b,c          names of the columns: optional, recognised by itself
+//! a,b,c          names of the columns: optional
 //! 1,2.5,-3e-2
-//! "4","5",nan    quotes are taken off
+//! "4","5",nan    quotes around a value are removed
 //! ```
 //!
-//! - Values are read in single precision (`f32`), whatever the number of digits; what is too large for it
-//!   becomes infinite. "nan" and "inf" are numbers here: whether to take them is for the caller to say.
-//! - The separator, where it is not given, is what is found first in the first line, in this order: tab,
-//!   semicolon, comma; else blanks. Blanks separate in runs, and around other separators they are ignored.
-//! - The first line holds names if one of its fields is neither empty nor a number. Names that are
-//!   numbers ("0,1,2") cannot be told from values, and are read as a row.
+//! - Values are read in single precision (`f32`); a number that is too large becomes infinite. "nan" and
+//!   "inf" are numbers here: whether to accept them is for the caller to decide.
+//! - Unless it is given, the separator is the first of tab, semicolon and comma that the first line
+//!   contains; without any of them, blanks separate. A run of blanks is one separator. Blanks around another
+//!   separator are ignored.
+//! - The first line holds names if most of its fields are neither empty nor numbers, or if its fields are the
+//!   column numbers 0, 1, 2 and so on.
 //! - Every row has as many values as the first. Missing values are refused.
-//! - Blank lines and lines that begin with `#` are passed over, wherever they stand, and do not count as
-//!   rows.
-//! - A quoted field ends in its line.
-//! - Rows that are skipped are not looked into.
+//! - Blank lines and lines that begin with `#` are skipped and do not count as rows.
+//! - A quoted field does not reach over the end of its line.
 //!
-//! Cost: the text is read once; nearly all of the time goes into turning digits into numbers. Memory is
-//! the longest line and the batch.
+//! Cost: the text is read once; nearly all of the time is spent on parsing numbers. Memory is the longest
+//! line and the batch.
 
-use crate::batch::{Kind, Values};
-use crate::error::Fault;
-use crate::for_values;
-use crate::source::{MAX_DIM, Shape, Sink, Source};
-use crate::text::{Lines, Print, Printer, batch_rows, number, shown};
+use crate::error::{Fault, Reason};
+use crate::source::{MAX_DIM, Sink, Source};
+use crate::text::{LineFormat, Lines, Print, Printer, TextSink, TextSource, number, quoted};
 use memchr::{memchr, memchr2};
 use std::io::{Read, Write};
 
-/// Stands for runs of blanks (and tabs) as the separator.
+/// As the delimiter: runs of blanks and tabs.
 const BLANK: u8 = b' ';
 
-/// Reads rows of text; finds out about separator and names by itself.
+/// Reads rows of text. Finds the delimiter, unless it is given, and whether the first line holds names.
 pub(crate) fn open(
     reader: Box<dyn Read + Send>,
     delimiter: Option<u8>,
@@ -51,86 +48,75 @@ pub(crate) fn open(
     }
     let dim = Fields::new(lines.line(), delimiter).count();
     if dim > MAX_DIM {
-        return Err(lines.fault(0, &format!("{}, but at most {MAX_DIM} are taken", values(dim))));
+        return Err(lines.fault(0, format!("{}, but at most {MAX_DIM} are taken", values(dim))));
     }
-    // Names may hold blanks themselves, so that their number tells nothing where blanks separate.
+    // A name may contain blanks, so that the names cannot be counted where blanks separate.
     if let Some(names) = names
         && names != dim
         && delimiter != BLANK
     {
         let why = format!("{}, but the first line names {names} columns", values(dim));
-        return Err(lines.fault(0, &why));
+        return Err(lines.fault(0, why));
     }
-    lines.keep();
-    Ok(Csv { lines, delimiter, dim, row: 0 })
+    Ok(TextSource::new(Csv { delimiter }, lines, dim))
+}
+
+/// Writes rows as text, without names: each value in the fewest digits that read back as the same value of
+/// its type (half precision: of `f32`).
+pub(crate) fn sink(writer: impl Write, dim: usize, delimiter: u8) -> impl Sink {
+    TextSink::new(Csv { delimiter }, writer, dim)
 }
 
 struct Csv {
-    lines: Lines,
     delimiter: u8,
-    dim: usize,
-    /// Number of the next row.
-    row: u64,
 }
 
-impl Source for Csv {
-    fn shape(&self) -> Shape {
-        Shape { dim: self.dim, kind: Kind::F32, rows: None }
-    }
-
-    fn read(&mut self, limit: usize, values: &mut Values) -> Result<usize, Fault> {
-        values.clear(Kind::F32);
-        let Values::F32(out) = values else { unreachable!("made so by clear") };
-        let limit = batch_rows(limit, self.dim);
-        let mut rows = 0;
-        while rows < limit && self.lines.next()? {
-            parse_row(self.lines.line(), self.delimiter, self.dim, out)
-                .map_err(|why| self.lines.fault(self.row, &why))?;
-            rows += 1;
-            self.row += 1;
+impl LineFormat for Csv {
+    fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason> {
+        let mut fields = Fields::new(line, self.delimiter);
+        let before = out.len();
+        for (column, field) in fields.by_ref().take(dim).enumerate() {
+            out.push(number(unquoted(field)).ok_or_else(|| not_a_number(column, field))?);
         }
-        Ok(rows)
-    }
-
-    fn skip(&mut self, rows: u64) -> Result<(), Fault> {
-        self.row += self.lines.skip(rows)?;
+        let count = out.len() - before + fields.count();
+        if count != dim {
+            return Err(format!("{}, expected {dim} as in the first row", values(count)).into());
+        }
         Ok(())
     }
-}
 
-/// Appends the values of one line.
-fn parse_row(line: &[u8], delimiter: u8, dim: usize, out: &mut Vec<f32>) -> Result<(), String> {
-    let mut fields = Fields::new(line, delimiter);
-    let before = out.len();
-    for (column, field) in fields.by_ref().take(dim).enumerate() {
-        out.push(number(bare(field)).ok_or_else(|| no_number(column, field))?);
+    fn print<T: Print, W: Write>(&self, row: &[T], printer: &mut Printer<W>) -> Result<(), Fault> {
+        for (column, value) in row.iter().enumerate() {
+            if column > 0 {
+                printer.byte(self.delimiter);
+            }
+            printer.value(*value);
+            printer.flush_if_full()?;
+        }
+        printer.byte(b'\n');
+        Ok(())
     }
-    let count = out.len() - before + fields.count();
-    if count != dim {
-        return Err(format!("{}, expected {dim} as in the first row", values(count)));
-    }
-    Ok(())
 }
 
 fn values(count: usize) -> String {
     if count == 1 { "1 value".into() } else { format!("{count} values") }
 }
 
-fn no_number(column: usize, field: &[u8]) -> String {
-    if bare(field).is_empty() {
+fn not_a_number(column: usize, field: &[u8]) -> String {
+    if unquoted(field).is_empty() {
         format!("column {column} is empty, expected a number; fill it in or leave the row out")
     } else {
         format!(
             "column {column} is {}, expected a number (with a decimal point); leave out columns that \
              hold other things",
-            shown(field)
+            quoted(field)
         )
     }
 }
 
-/// The fields of one line, with the quotes and blanks around them.
+/// The fields of one line, still with the quotes and blanks around them.
 struct Fields<'a> {
-    /// What is still to be split; none after the last field.
+    /// The part of the line that is not split yet; none after the last field.
     rest: Option<&'a [u8]>,
     delimiter: u8,
 }
@@ -174,12 +160,12 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Bytes of the quoted piece at the start; none if it is never closed.
+/// Length of the quoted text at the start; 0 if the quote is never closed.
 fn quoted_len(text: &[u8]) -> usize {
     let mut at = 1;
     while let Some(found) = memchr(b'"', &text[at..]) {
         at += found + 1;
-        // Two quotes stand for one that is part of the text.
+        // Two quotes are one quote within the text.
         if text.get(at) != Some(&b'"') {
             return at;
         }
@@ -190,7 +176,7 @@ fn quoted_len(text: &[u8]) -> usize {
 
 /// A field without the blanks and quotes around it.
 #[inline]
-fn bare(field: &[u8]) -> &[u8] {
+fn unquoted(field: &[u8]) -> &[u8] {
     let field = field.trim_ascii();
     match field {
         [b'"', inner @ .., b'"'] => inner.trim_ascii(),
@@ -198,7 +184,7 @@ fn bare(field: &[u8]) -> &[u8] {
     }
 }
 
-/// What separates the fields of this line.
+/// The delimiter of this line.
 fn find_delimiter(line: &[u8]) -> u8 {
     let mut quoted = false;
     let mut seen = [false; 256];
@@ -209,76 +195,38 @@ fn find_delimiter(line: &[u8]) -> u8 {
             seen[usize::from(*byte)] = true;
         }
     }
-    // The comma comes late: beside another separator it is a decimal comma, which the fault will show.
+    // The comma comes last: beside another delimiter it is a decimal comma, which parsing will report.
     *[b'\t', b';', b','].iter().find(|d| seen[usize::from(**d)]).unwrap_or(&BLANK)
 }
 
-/// Whether the line holds names rather than values. An empty field is a missing value, not a name: a
-/// first row with a gap must not pass for names.
+/// Whether the line holds names rather than values. An empty field is a missing value, not a name, so that
+/// a first row with a missing value is not taken for names.
 fn is_header(line: &[u8], delimiter: u8) -> bool {
-    let numbers = || Fields::new(line, delimiter).map(bare).map(number);
+    let numbers = || Fields::new(line, delimiter).map(unquoted).map(number);
     let fields = numbers().count();
-    // Tables without names are written with column numbers in their place: 0, 1, 2 and so on.
-    let counted = fields > 2 && numbers().zip(0u32..).all(|(x, i)| x == Some(i as f32));
-    // Most must be words: a single one is a mistake in a row rather than a name.
+    // Programs write column numbers where columns have no names.
+    let column_numbers = fields > 2 && numbers().zip(0u32..).all(|(x, i)| x == Some(i as f32));
+    // A single word among numbers is more likely a mistake in a row than a name.
     let words = Fields::new(line, delimiter)
-        .map(bare)
+        .map(unquoted)
         .filter(|field| !field.is_empty() && number(field).is_none())
         .count();
-    counted || 2 * words > fields
+    column_numbers || 2 * words > fields
 }
 
-/// Names of first columns that are hardly dimensions.
+/// Names that a first column has if it numbers or labels the rows.
 const ROW_NAMES: [&str; 4] = ["", "id", "index", "label"];
 
 fn count_names(line: &[u8], delimiter: u8) -> Result<usize, Fault> {
-    let mut names = Fields::new(line, delimiter).map(bare);
+    let mut names = Fields::new(line, delimiter).map(unquoted);
     let first = names.next().map(String::from_utf8_lossy).unwrap_or_default();
     if ROW_NAMES.contains(&first.to_ascii_lowercase().as_str()) {
-        return Err(Fault::File(format!(
-            "the first column is called {first:?}, which is how tables with row numbers are written; \
-             write it again without them (pandas: index=False), or cut the column off"
+        return Err(Fault::file(format!(
+            "the first column is called {first:?}, so it seems to number or label the rows; write the \
+             table again without it (pandas: index=False), or remove the column"
         )));
     }
     Ok(1 + names.count())
-}
-
-/// Writes rows as text, without names: each value in the fewest digits that read back as the same value of
-/// its type (half precision: of `f32`).
-pub(crate) fn sink(writer: impl Write, dim: usize, delimiter: u8) -> impl Sink {
-    CsvSink { printer: Printer::new(writer), dim: dim.max(1), delimiter }
-}
-
-struct CsvSink<W> {
-    printer: Printer<W>,
-    dim: usize,
-    delimiter: u8,
-}
-
-impl<W: Write> CsvSink<W> {
-    fn rows<T: Print>(&mut self, values: &[T]) -> Result<(), Fault> {
-        for row in values.chunks_exact(self.dim) {
-            for (column, value) in row.iter().enumerate() {
-                if column > 0 {
-                    self.printer.byte(self.delimiter);
-                }
-                self.printer.value(*value);
-                self.printer.settle()?;
-            }
-            self.printer.byte(b'\n');
-        }
-        Ok(())
-    }
-}
-
-impl<W: Write> Sink for CsvSink<W> {
-    fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        for_values!(values, v => self.rows(v))
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        self.printer.finish()
-    }
 }
 
 #[cfg(test)]

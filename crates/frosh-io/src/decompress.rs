@@ -1,59 +1,61 @@
-//! gzip and Zstandard streams, known by their first bytes. Several members or frames in a row are one
-//! stream, as their command-line tools have it.
+//! Decompression of gzip and Zstandard files, which are known by their first bytes. Several members or
+//! frames in a row are one stream, as for the command-line tools.
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result};
 
-/// How a compressed file is packed.
+/// How a file is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
+pub(crate) enum Compression {
     Gzip,
     Zstandard,
 }
 
-impl Packing {
-    /// The packing of a file that begins so.
+impl Compression {
+    /// The compression of a file that begins with these bytes.
     pub(crate) fn detect(head: &[u8]) -> Option<Self> {
         match head {
-            [0x1f, 0x8b, ..] => Some(Packing::Gzip),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstandard),
-            // A skippable frame, which may come first.
-            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Packing::Zstandard),
+            [0x1f, 0x8b, ..] => Some(Compression::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Compression::Zstandard),
+            // A skippable frame may come first.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Compression::Zstandard),
             _ => None,
         }
     }
 
-    /// The unpacked stream.
-    pub(crate) fn unpack(self, packed: impl Read + Send + 'static) -> Box<dyn Read + Send> {
-        let packed = BufReader::with_capacity(1 << 17, packed);
+    /// The decompressed stream.
+    pub(crate) fn decompress(self, compressed: impl Read + Send + 'static) -> Box<dyn Read + Send> {
+        let compressed = BufReader::with_capacity(1 << 17, compressed);
         match self {
-            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
-            Packing::Zstandard => Box::new(Frames { packed, frame: FrameDecoder::new() }),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(compressed)),
+            Compression::Zstandard => {
+                Box::new(ZstdFrames { compressed, frame: FrameDecoder::new() })
+            }
         }
     }
 }
 
 /// Zstandard frames, one after the other.
-struct Frames<R> {
-    packed: BufReader<R>,
+struct ZstdFrames<R> {
+    compressed: BufReader<R>,
     frame: FrameDecoder,
 }
 
-impl<R: Read> Frames<R> {
-    /// Begins the next frame; false when there is none.
+impl<R: Read> ZstdFrames<R> {
+    /// Begins the next frame; false at the end.
     fn next_frame(&mut self) -> Result<bool> {
         loop {
-            if self.packed.fill_buf()?.is_empty() {
+            if self.compressed.fill_buf()?.is_empty() {
                 return Ok(false);
             }
-            match self.frame.reset(&mut self.packed) {
+            match self.frame.reset(&mut self.compressed) {
                 Ok(()) => return Ok(true),
                 Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                     length,
                     ..
                 })) => {
-                    let mut skipped = (&mut self.packed).take(length.into());
+                    let mut skipped = (&mut self.compressed).take(length.into());
                     std::io::copy(&mut skipped, &mut std::io::sink())?;
                 }
                 Err(e) => return Err(damaged(e)),
@@ -61,12 +63,12 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// Whether the frame that just ended is what was packed.
+    /// Verifies the checksum of the frame that has just ended.
     fn check(&self) -> Result<()> {
         match (self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum()) {
             (Some(stored), Some(found)) if stored != found => Err(Error::new(
                 ErrorKind::InvalidData,
-                "the Zstandard checksum does not fit: damaged",
+                "the Zstandard checksum does not match: damaged",
             )),
             _ => Ok(()),
         }
@@ -77,7 +79,7 @@ fn damaged(e: FrameDecoderError) -> Error {
     Error::new(ErrorKind::InvalidData, format!("cut short or damaged as a Zstandard file ({e})"))
 }
 
-impl<R: Read> Read for Frames<R> {
+impl<R: Read> Read for ZstdFrames<R> {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
         if buf.is_empty() {
             return Ok(0);
@@ -95,7 +97,7 @@ impl<R: Read> Read for Frames<R> {
                 }
             }
             self.frame
-                .decode_blocks(&mut self.packed, BlockDecodingStrategy::UptoBlocks(1))
+                .decode_blocks(&mut self.compressed, BlockDecodingStrategy::UptoBlocks(1))
                 .map_err(damaged)?;
         }
     }

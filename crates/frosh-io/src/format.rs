@@ -1,26 +1,27 @@
-//! Which format a file is of: from its first bytes, or from its name.
+//! The formats, and how the format of a file is found: from its first bytes, or from its name.
 //!
-//! Formats with a strong magic number are known by it, whatever the file is called. The others
-//! (`vecs`, big-ann, CSV, LIBSVM, raw) have none, so the name tells. idx's magic is weak (two zeros and
-//! two small numbers) and counts only where the name tells nothing.
+//! A file that begins with the magic number of `.npy`, `.npz`, Parquet, Arrow or HDF5 has that format,
+//! whatever its name. `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name
+//! decides. The magic number of idx is weak (two zeros and two small numbers), and is considered only
+//! if the name tells no format.
 
-use crate::error::Fault;
+use crate::error::{Fault, Hint};
 use crate::idx;
 use std::path::Path;
 
-/// A format that can be read and written.
+/// A file format; each can be read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
     /// NumPy array.
     Npy,
-    /// NumPy archive of arrays.
+    /// NumPy archive of arrays (zip).
     Npz,
-    /// Rows of `f32`, each after its dimension.
+    /// `.fvecs`: rows of `f32`, each after its dimension.
     Fvecs,
-    /// Rows of bytes, each after its dimension.
+    /// `.bvecs`: rows of bytes, each after its dimension.
     Bvecs,
-    /// Rows of 32-bit integers, each after its dimension.
+    /// `.ivecs`: rows of 32-bit integers, each after its dimension.
     Ivecs,
     /// big-ann, `f32`.
     Fbin,
@@ -34,9 +35,9 @@ pub enum Format {
     Parquet,
     /// Arrow IPC file (Feather).
     Arrow,
-    /// HDF5, as ann-benchmarks has it.
+    /// HDF5, as ann-benchmarks uses it.
     Hdf5,
-    /// idx, as MNIST has it.
+    /// idx, as MNIST uses it.
     Idx,
     /// LIBSVM text.
     Libsvm,
@@ -44,7 +45,7 @@ pub enum Format {
     Csv,
     /// Tab-separated text.
     Tsv,
-    /// Values without a header; `f32` unless `--type` says otherwise.
+    /// Values without a header; `f32` unless [`Options::kind`](crate::Options::kind) is set.
     Raw,
 }
 
@@ -53,7 +54,7 @@ use Format::{
     Raw, Tsv, U8bin,
 };
 
-/// Every format: its name, and the endings of file names that mean it.
+/// Every format, its name, and the file extensions that stand for it.
 const TABLE: [(Format, &str, &[&str]); 17] = [
     (Npy, "npy", &["npy"]),
     (Npz, "npz", &["npz"]),
@@ -75,31 +76,31 @@ const TABLE: [(Format, &str, &[&str]); 17] = [
 ];
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub fn all() -> impl Iterator<Item = Format> {
         TABLE.iter().map(|row| row.0)
     }
 
-    /// Its name.
+    /// Its name, such as `npy`.
     pub fn name(self) -> &'static str {
-        // Every format is in the table: a test goes through them.
+        // A test checks that every format is in the table.
         TABLE.iter().find(|row| row.0 == self).map_or("", |row| row.1)
     }
 
-    /// The format that a file's name tells, endings of compression left aside.
+    /// The format that a file's name stands for, with or without `.gz` or `.zst` at its end.
     pub fn of_name(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
-        let ends = |ending: &&str| {
-            // MNIST's own files are named train-images-idx3-ubyte.
-            name.strip_suffix(*ending).is_some_and(|stem| stem.ends_with(['.', '-']))
+        let matches = |extension: &&str| {
+            // A hyphen, because MNIST's files are named train-images-idx3-ubyte.
+            name.strip_suffix(*extension).is_some_and(|stem| stem.ends_with(['.', '-']))
         };
-        TABLE.iter().find(|row| row.2.iter().any(ends)).map(|row| row.0)
+        TABLE.iter().find(|row| row.2.iter().any(matches)).map(|row| row.0)
     }
 
-    /// The format of a file that begins so and is called so.
+    /// The format of a file with these first bytes and this name.
     pub(crate) fn detect(head: &[u8], path: &Path) -> Result<Format, Fault> {
-        let strong = match head {
+        let by_magic = match head {
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Some(Npy),
             [b'P', b'K', 3, 4, ..] => Some(Npz),
             [b'P', b'A', b'R', b'1', ..] => Some(Parquet),
@@ -107,22 +108,24 @@ impl Format {
             [0x89, b'H', b'D', b'F', ..] => Some(Hdf5),
             _ => None,
         };
-        if let Some(format) = strong {
+        if let Some(format) = by_magic {
             return Ok(format);
         }
         match Format::of_name(path) {
-            Some(format @ (Npy | Npz | Parquet | Arrow | Hdf5)) => Err(Fault::File(format!(
+            Some(format @ (Npy | Npz | Parquet | Arrow | Hdf5)) => Err(Fault::file(format!(
                 "is named as {}, but begins with {:02x?}, not with that format's magic number: it is \
-                 damaged, or of another format (choose with --format)",
+                 damaged, or of another format",
                 format.name(),
                 &head[..head.len().min(6)]
-            ))),
+            ))
+            .hint(Hint::ChooseFormat)),
             Some(format) => Ok(format),
-            None if idx::begins(head) => Ok(Idx),
-            None => Err(Fault::File(format!(
-                "is of no format known by its first bytes or its name: choose one with --format ({})",
+            None if idx::is_head(head) => Ok(Idx),
+            None => Err(Fault::file(format!(
+                "neither its first bytes nor its name tell its format, which may be {}",
                 Format::all().map(Format::name).collect::<Vec<_>>().join(", ")
-            ))),
+            ))
+            .hint(Hint::ChooseFormat)),
         }
     }
 }
@@ -139,7 +142,7 @@ impl std::str::FromStr for Format {
     fn from_str(name: &str) -> Result<Self, String> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0).ok_or_else(|| {
             let known: Vec<_> = TABLE.iter().map(|row| row.1).collect();
-            format!("{name:?} is no format; use one of {}", known.join(", "))
+            format!("{name:?} is not a format; use one of {}", known.join(", "))
         })
     }
 }
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_there_and_back() {
+    fn every_format_is_found_by_its_name() {
         for format in Format::all() {
             assert_eq!(format.name().parse(), Ok(format));
             let path = format!("some.thing.{format}");
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn content_goes_before_the_name_and_the_name_before_weak_magic() {
+    fn magic_numbers_come_before_the_name_and_the_name_before_idx() {
         let detect = |head: &[u8], name: &str| Format::detect(head, Path::new(name));
         assert_eq!(detect(b"\x93NUMPY\x01\0", "a.parquet").ok(), Some(Npy));
         assert_eq!(detect(&[0, 0, 8, 3, 0, 0], "a.fbin").ok(), Some(Fbin));

@@ -5,12 +5,14 @@
 
 use crate::batch::Kind;
 use crate::bigann::rows32;
+use crate::byte_source::ByteSource;
 use crate::error::Fault;
-use crate::flat::{Bytes, Flat, FlatSink, Layout, Stored, checked_dim};
+use crate::flat::{Flat, FlatSink, checked_dim};
+use crate::layout::{Layout, Stored};
 use std::io::{Read, Seek, Write};
 
-/// Whether this may be the beginning of an idx file.
-pub(crate) fn begins(head: &[u8]) -> bool {
+/// Whether an idx file may begin with these bytes.
+pub(crate) fn is_head(head: &[u8]) -> bool {
     matches!(head, [0, 0, kind, axes, ..] if stored(*kind).is_some() && (1..=8).contains(axes))
 }
 
@@ -26,21 +28,21 @@ fn stored(code: u8) -> Option<Stored> {
     })
 }
 
-/// What an idx file begins with.
+/// The header of an idx file.
 pub(crate) struct Head {
-    /// The element type.
+    /// The code of the element type.
     pub(crate) code: u8,
     /// The length of each axis.
     pub(crate) axes: Vec<u64>,
 }
 
-/// Reads everything before the values.
-pub(crate) fn read_head(bytes: &mut Bytes) -> Result<Head, Fault> {
+/// Reads the header.
+pub(crate) fn read_head(bytes: &mut ByteSource) -> Result<Head, Fault> {
     let mut head = [0u8; 4];
     bytes.read_exact(&mut head)?;
     let [0, 0, code, count @ 1..=8] = head else {
-        return Err(Fault::File(format!(
-            "is no idx file: it begins with {head:02x?}, expected two zeros, a type and 1 to 8 axes"
+        return Err(Fault::file(format!(
+            "is not an idx file: it begins with {head:02x?}, expected two zeros, a type and 1 to 8 axes"
         )));
     };
     let mut axes = Vec::new();
@@ -53,10 +55,10 @@ pub(crate) fn read_head(bytes: &mut Bytes) -> Result<Head, Fault> {
 }
 
 /// Opens an idx file.
-pub(crate) fn open(mut bytes: Bytes) -> Result<Flat, Fault> {
+pub(crate) fn open(mut bytes: ByteSource) -> Result<Flat, Fault> {
     let Head { code, axes } = read_head(&mut bytes)?;
     let stored = stored(code)
-        .ok_or_else(|| Fault::File(format!("has the unknown idx element type {code:#04x}")))?;
+        .ok_or_else(|| Fault::file(format!("has the unknown idx element type {code:#04x}")))?;
     let rows = axes[0];
     let dim = axes[1..].iter().fold(1u64, |dim, length| dim.saturating_mul(*length));
     let layout = Layout { stored, big_endian: true };
@@ -67,7 +69,7 @@ pub(crate) fn open(mut bytes: Bytes) -> Result<Flat, Fault> {
 pub(crate) fn sink<W: Write + Seek>(writer: W, dim: usize) -> Result<FlatSink<W>, Fault> {
     FlatSink::new(writer, dim, move |rows| {
         let rows = rows32(rows)?;
-        // At most MAX_DIM, so it fits.
+        // Fits: the dimension is at most MAX_DIM.
         Ok([[0, 0, 0x08, 2], rows.to_be_bytes(), (dim as u32).to_be_bytes()].concat())
     })
 }

@@ -1,7 +1,43 @@
-//! Vector files as streams of rows, for [`frosh`].
+//! Reads and writes files of vectors, for [`frosh`].
 //!
-//! [`Vectors`] is one or many files of any of the formats as one stream, read ahead by a thread;
-//! [`Output`] writes a file of any of them, whole or not at all.
+//! - [`Vectors`] opens one or many files as one stream of rows. A thread reads ahead, and memory does not
+//!   grow with the files.
+//! - [`Batch`] holds the rows of one read. [`Batch::feed`] gives them to a [`frosh::Sketcher`], an index or a
+//!   search, whatever their element type.
+//! - [`Output`] writes a file; it replaces an older one atomically when it is complete.
+//! - [`whole_numbers()`] reads class labels or ids, one for each row.
+//! - An [`Error`] names the file, the row, what was expected and what was found. [`Error::hint`] names the
+//!   option that would help.
+//!
+//! Files are not trusted: a damaged or hostile file is an error, never a panic, and memory grows with what a
+//! file holds, not with what its header claims.
+//!
+//! ```
+//! use frosh_io::{Format, Options, Output, Target, Vectors};
+//! # let folder = tempfile::tempdir()?;
+//! # std::fs::write(folder.path().join("a.csv"), "1,2\n3,4\n5,6\n")?;
+//! # let (from, to) = (folder.path().join("a.csv"), folder.path().join("a.npy"));
+//!
+//! // Converts a file from CSV to .npy.
+//! let vectors = Vectors::open(&[&from], &Options::default())?;
+//! let target = Target {
+//!     format: Format::Npy,
+//!     kind: vectors.kind(),
+//!     dim: vectors.dim(),
+//!     rows: vectors.rows(),
+//!     name: None,
+//! };
+//! let mut output = Output::create(&to, &target)?;
+//! let mut batches = vectors.batches();
+//! while let Some(batch) = batches.next()? {
+//!     output.write(batch)?;
+//! }
+//! output.finish()?;
+//! assert_eq!(Vectors::open(&[&to], &Options::default())?.rows(), Some(3));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Formats
 //!
 //! | format | reads | writes |
 //! |---|---|---|
@@ -9,21 +45,28 @@
 //! | `.fvecs` `.bvecs` `.ivecs` | yes | yes |
 //! | `.fbin` `.f16bin` `.u8bin` `.i8bin` | yes | yes |
 //! | Parquet, Arrow IPC (Feather) | list columns of f16 f32 f64 u8 i8 | a column of fixed-size lists |
-//! | HDF5 | 2-d data sets, contiguous or in chunks | one contiguous data set |
+//! | HDF5 | two-dimensional data sets, contiguous or in chunks | one contiguous data set |
 //! | idx | all its number types | bytes |
 //! | LIBSVM, CSV, TSV | as f32 | yes |
-//! | raw | with the dimension | yes |
+//! | raw | if the dimension is given | yes |
 //!
-//! [`whole_numbers()`] reads the classes or ids of rows.
+//! Files compressed by gzip or Zstandard are decompressed while they are read, but for formats that need
+//! random access: `.npz`, Parquet, Arrow, HDF5.
 //!
-//! Files packed by gzip or Zstandard are unpacked while they are read (not those formats that need to jump:
-//! `.npz`, Parquet, Arrow, HDF5).
+//! # How it is built
+//!
+//! Each format is a module with a reader, which implements `Source`, and a writer, which implements `Sink`
+//! (`source.rs`). Formats share `flat.rs` (rows of equal length), `text.rs` (one row per line) and
+//! `columns.rs` (list columns). `open.rs` finds the format of a file, `inputs.rs` the files of a folder or
+//! pattern, and `batches.rs` reads ahead.
 
 #![deny(missing_docs)]
 
 mod arrow;
 mod batch;
+mod batches;
 mod bigann;
+mod byte_source;
 mod cast;
 mod columns;
 mod contents;
@@ -34,6 +77,8 @@ mod flat;
 mod format;
 mod hdf5;
 mod idx;
+mod inputs;
+mod layout;
 mod libsvm;
 mod npy;
 mod open;
@@ -46,11 +91,12 @@ mod vectors;
 mod visit;
 mod whole_numbers;
 
-pub use batch::{Batch, Kind, Values, rows};
+pub use batch::{Batch, Kind, RowConsumer, Values};
+pub use batches::Batches;
 pub use contents::contents;
-pub use error::{Error, Result, visible};
+pub use error::{Error, Hint, Result, visible};
 pub use format::Format;
 pub use open::Options;
 pub use output::{Output, Target};
-pub use vectors::{Batches, FileFacts, Vectors};
+pub use vectors::{FileFacts, Vectors};
 pub use whole_numbers::whole_numbers;

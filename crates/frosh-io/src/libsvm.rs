@@ -3,46 +3,46 @@
 //! ```text
 //! label index:value index:value ... # comment
 //! 1 3:0.5 7:2
-//! 0 qid:4 1:1e-3        a row of a ranking task: qid is passed over
+//! 0 qid:4 1:1e-3        a row of a ranking task: qid is ignored
 //! 0                     a row of zeros
 //! ```
 //!
-//! - Indices count from 1 and ascend within a row; index 0, an index given twice and indices out of order
-//!   are refused.
+//! - Indices count from 1 and ascend within a row. Index 0, a repeated index and indices out of order are
+//!   refused.
 //! - Rows become dense. The text does not tell its dimension: it is given to [`open`], or found by
-//!   [`largest_index`] in a pass of its own.
-//! - The label (one number, or several with commas between) is checked and passed over; it may be missing.
-//! - Values are read in single precision (`f32`); what is too large for it becomes infinite.
-//! - Blank lines and lines that begin with `#` are no rows: a row of zeros has at least its label.
-//! - Rows that are skipped are not looked into.
+//!   [`largest_index`] in a separate pass.
+//! - The label (one number, or several with commas between) is checked and ignored; it may be missing.
+//! - Values are read in single precision (`f32`); a number that is too large becomes infinite.
+//! - Blank lines and lines that begin with `#` are not rows: a row of zeros has at least its label.
 //!
 //! Cost: the text is read once (twice without a dimension). Memory is the longest line and the batch of
-//! dense rows, which is kept to about 64 MiB however wide they are.
+//! dense rows, which is kept to about 64 MiB or one row.
 
-use crate::batch::{Kind, Values};
-use crate::error::Fault;
-use crate::for_values;
-use crate::source::{MAX_DIM, Shape, Sink, Source};
-use crate::text::{Lines, Print, Printer, batch_rows, number, shown};
+use crate::error::{Fault, Hint, Reason};
+use crate::source::{MAX_DIM, Sink, Source};
+use crate::text::{LineFormat, Lines, Print, Printer, TextSink, TextSource, number, quoted};
 use memchr::memchr;
 use std::io::{Read, Write};
 
-/// Reads rows of this dimension. Without one it cannot begin: a stream is not read twice, see
-/// [`largest_index`].
+/// Reads rows of this dimension, which must be given: [`largest_index`] finds it, but a stream can be
+/// read only once.
 pub(crate) fn open(reader: Box<dyn Read + Send>, dim: Option<usize>) -> Result<impl Source, Fault> {
-    let dim = dim.ok_or("LIBSVM text does not tell its dimension; pass --dim")?;
+    let dim = dim.ok_or_else(|| {
+        Fault::file("LIBSVM text does not tell its dimension, and none is set")
+            .hint(Hint::SetDimension)
+    })?;
     if dim == 0 || dim > MAX_DIM {
-        return Err(format!("dimension {dim} asked for, expected 1 to {MAX_DIM}").into());
+        let why = format!("the dimension is set to {dim}, expected 1 to {MAX_DIM}");
+        return Err(Fault::file(why).hint(Hint::CheckDimension));
     }
     let mut lines = Lines::new(reader);
     if !lines.next()? {
         return Err("is empty, expected rows of LIBSVM text".into());
     }
-    lines.keep();
-    Ok(Libsvm { lines, dim, row: 0 })
+    Ok(TextSource::new(Libsvm, lines, dim))
 }
 
-/// Reads the whole text for its largest index: the least dimension that holds all of its rows.
+/// Reads the whole text for its largest index: the smallest dimension that holds all of its rows.
 pub(crate) fn largest_index(reader: Box<dyn Read + Send>) -> Result<usize, Fault> {
     let mut lines = Lines::new(reader);
     let mut largest = 0;
@@ -50,76 +50,73 @@ pub(crate) fn largest_index(reader: Box<dyn Read + Send>) -> Result<usize, Fault
     while lines.next()? {
         for_pairs(lines.line(), |index, _| {
             if index > MAX_DIM {
-                return Err(format!("index {index}, but at most {MAX_DIM} dimensions are taken"));
+                return Err(
+                    format!("index {index}, but at most {MAX_DIM} dimensions are taken").into()
+                );
             }
             largest = largest.max(index);
             Ok(())
         })
-        .map_err(|why| lines.fault(row, &why))?;
+        .map_err(|reason| lines.fault(row, reason))?;
         row += 1;
     }
     match (largest, row) {
         (0, 0) => Err("is empty, expected rows of LIBSVM text".into()),
-        (0, _) => Err("no row holds an index, so that the dimension is unknown; pass --dim".into()),
+        (0, _) => Err(Fault::file("no row holds an index, so that the dimension is unknown")
+            .hint(Hint::SetDimension)),
         _ => Ok(largest),
     }
 }
 
-struct Libsvm {
-    lines: Lines,
-    dim: usize,
-    /// Number of the next row.
-    row: u64,
+/// Writes rows as text, with the label 0. Zeros of either sign are left out, so that minus zero is read
+/// back as zero. Columns at the end that hold only zeros do not appear in the text: to read such a file,
+/// set the dimension. Values are printed as in CSV.
+pub(crate) fn sink(writer: impl Write, dim: usize) -> impl Sink {
+    TextSink::new(Libsvm, writer, dim)
 }
 
-impl Source for Libsvm {
-    fn shape(&self) -> Shape {
-        Shape { dim: self.dim, kind: Kind::F32, rows: None }
+struct Libsvm;
+
+impl LineFormat for Libsvm {
+    fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason> {
+        let start = out.len();
+        out.resize(start + dim, 0.0);
+        let row = &mut out[start..];
+        for_pairs(line, |index, text| {
+            // Indices count from 1, as for_pairs has checked.
+            let Some(place) = row.get_mut(index - 1) else {
+                let why = format!("index {index}, but the dimension is {dim}");
+                return Err(Reason::with_hint(why, Hint::CheckDimension));
+            };
+            *place = number(text).ok_or_else(|| {
+                format!("value of index {index} is {}, expected a number", quoted(text))
+            })?;
+            Ok(())
+        })
     }
 
-    fn read(&mut self, limit: usize, values: &mut Values) -> Result<usize, Fault> {
-        values.clear(Kind::F32);
-        let Values::F32(out) = values else { unreachable!("made so by clear") };
-        let limit = batch_rows(limit, self.dim);
-        let mut rows = 0;
-        while rows < limit && self.lines.next()? {
-            parse_row(self.lines.line(), self.dim, out)
-                .map_err(|why| self.lines.fault(self.row, &why))?;
-            rows += 1;
-            self.row += 1;
+    fn print<T: Print, W: Write>(&self, row: &[T], printer: &mut Printer<W>) -> Result<(), Fault> {
+        printer.byte(b'0');
+        for (column, value) in row.iter().enumerate() {
+            if !value.is_zero() {
+                printer.byte(b' ');
+                printer.index(column + 1);
+                printer.byte(b':');
+                printer.value(*value);
+                printer.flush_if_full()?;
+            }
         }
-        Ok(rows)
-    }
-
-    fn skip(&mut self, rows: u64) -> Result<(), Fault> {
-        self.row += self.lines.skip(rows)?;
-        Ok(())
+        printer.byte(b'\n');
+        printer.flush_if_full()
     }
 }
 
-/// Appends one dense row.
-fn parse_row(line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), String> {
-    let start = out.len();
-    out.resize(start + dim, 0.0);
-    let row = &mut out[start..];
-    for_pairs(line, |index, text| {
-        // Indices count from 1, which for_pairs has made sure of.
-        let Some(place) = row.get_mut(index - 1) else {
-            return Err(format!("index {index}, but --dim is {dim}"));
-        };
-        *place = number(text).ok_or_else(|| {
-            format!("value of index {index} is {}, expected a number", shown(text))
-        })?;
-        Ok(())
-    })
-}
-
-/// Gives the pairs of a line in order: an index, at least 1 and above the one before, and the text of its
-/// value.
+/// Calls `each` with every index of a line, in order, and the text of its value. Checks that indices
+/// ascend from 1.
 fn for_pairs(
     line: &[u8],
-    mut each: impl FnMut(usize, &[u8]) -> Result<(), String>,
-) -> Result<(), String> {
+    mut each: impl FnMut(usize, &[u8]) -> Result<(), Reason>,
+) -> Result<(), Reason> {
     let line = &line[..memchr(b'#', line).unwrap_or(line.len())];
     let fields = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty());
     let mut last = 0;
@@ -129,21 +126,23 @@ fn for_pairs(
                 continue;
             }
             let expected = if place == 0 { "a label (a number)" } else { "index:value" };
-            return Err(format!("{} found, expected {expected}", shown(field)));
+            return Err(format!("{} found, expected {expected}", quoted(field)).into());
         };
         let (name, text) = (&field[..colon], &field[colon + 1..]);
         if name == b"qid" {
             continue;
         }
         let index = parse_index(name)
-            .ok_or_else(|| format!("{} found, expected index:value", shown(field)))?;
+            .ok_or_else(|| format!("{} found, expected index:value", quoted(field)))?;
         if index == 0 {
             return Err("index 0, but indices count from 1; write it again so (scikit-learn: \
                         zero_based=False)"
                 .into());
         }
         if index <= last {
-            return Err(format!("index {index} comes after index {last}, but they must ascend"));
+            return Err(
+                format!("index {index} comes after index {last}, but they must ascend").into()
+            );
         }
         last = index;
         each(index, text)?;
@@ -155,54 +154,12 @@ fn is_label(text: &[u8]) -> bool {
     text.split(|byte| *byte == b',').all(|part| number(part).is_some())
 }
 
-/// Digits only; what is beyond counting is the largest there is, and so above every dimension.
+/// Digits only. An index too large for `usize` becomes its largest value, which is above every dimension.
 fn parse_index(text: &[u8]) -> Option<usize> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     digits.then(|| {
         text.iter().fold(0usize, |n, d| n.saturating_mul(10).saturating_add(usize::from(d - b'0')))
     })
-}
-
-/// Writes rows as text, with the label 0. Zeros are left out, whichever their sign, so that minus zero
-/// comes back as zero. Where the last columns hold nothing but zeros the text does not show them: read it
-/// back with its dimension given. Values are printed as in CSV.
-pub(crate) fn sink(writer: impl Write, dim: usize) -> impl Sink {
-    LibsvmSink { printer: Printer::new(writer), dim: dim.max(1) }
-}
-
-struct LibsvmSink<W> {
-    printer: Printer<W>,
-    dim: usize,
-}
-
-impl<W: Write> LibsvmSink<W> {
-    fn rows<T: Print>(&mut self, values: &[T]) -> Result<(), Fault> {
-        for row in values.chunks_exact(self.dim) {
-            self.printer.byte(b'0');
-            for (column, value) in row.iter().enumerate() {
-                if !value.is_zero() {
-                    self.printer.byte(b' ');
-                    self.printer.index(column + 1);
-                    self.printer.byte(b':');
-                    self.printer.value(*value);
-                    self.printer.settle()?;
-                }
-            }
-            self.printer.byte(b'\n');
-            self.printer.settle()?;
-        }
-        Ok(())
-    }
-}
-
-impl<W: Write> Sink for LibsvmSink<W> {
-    fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        for_values!(values, v => self.rows(v))
-    }
-
-    fn finish(&mut self) -> Result<(), Fault> {
-        self.printer.finish()
-    }
 }
 
 #[cfg(test)]

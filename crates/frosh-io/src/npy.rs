@@ -1,28 +1,32 @@
-//! `.npy` and `.npz`: NumPy's arrays, format versions 1 to 3, either byte order, C and Fortran order.
+//! `.npy` and `.npz`: NumPy's arrays, in format versions 1 to 3, of either byte order, in C and Fortran
+//! order.
 //!
 //! A `.npy` file is the magic `\x93NUMPY`, the version, the length of the header (2 bytes in version 1,
 //! 4 later), the header (a Python dictionary with `descr`, `fortran_order` and `shape`), the values.
-//! The header is parsed here and not by a crate: the one there is allocates what a header claims, and its
+//! The header is parsed here, and not by a crate: the crate for it allocates what a header claims, and its
 //! grammar engine needs an assembler to build.
 //!
-//! Cost: C order, none beyond reading. Fortran order: each batch reads a run of every column and turns it,
-//! so that only a batch is in memory.
+//! Cost: in C order, none beyond reading. In Fortran order each batch reads a piece of every column and
+//! transposes it, so that only a batch is in memory.
 
 use crate::batch::{Kind, Values};
-use crate::error::Fault;
-use crate::flat::{Bytes, Ending, Flat, FlatSink, Layout, Stored, checked_dim, write_values};
+use crate::byte_source::{ByteSource, Ending};
+use crate::error::{Fault, Hint};
+use crate::flat::{Flat, FlatSink, checked_dim};
+use crate::layout::{Layout, Stored, write_values};
 use crate::source::{Shape, Sink, Source};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
-/// How a `.npy` file begins.
+/// The first bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
-/// NumPy's own headers are 128 bytes; structured types, which we refuse, can be longer.
+/// The longest header that is read. NumPy's headers have 128 bytes; only those of structured types, which
+/// are refused, are longer.
 const MAX_HEADER: usize = 1 << 16;
-/// Length of the preamble and header that we write: room for any shape.
+/// Length of the preamble and header that are written: enough for any shape.
 const WRITTEN: usize = 128;
 
-/// What a header says.
+/// A header that was checked.
 #[derive(Debug)]
 struct Header {
     layout: Layout,
@@ -31,7 +35,7 @@ struct Header {
     dim: usize,
 }
 
-/// What stands before the values, as it stands there.
+/// A header as it is in the file.
 pub(crate) struct Preamble {
     /// The element type, such as `<f4`.
     pub(crate) descr: String,
@@ -41,7 +45,7 @@ pub(crate) struct Preamble {
 }
 
 impl Preamble {
-    /// The shape, as Python writes it.
+    /// The shape, as Python prints it.
     pub(crate) fn shape(&self) -> String {
         let lengths: Vec<String> = self.shape.iter().map(u64::to_string).collect();
         format!("({}{})", lengths.join(", "), if lengths.len() == 1 { "," } else { "" })
@@ -49,20 +53,20 @@ impl Preamble {
 }
 
 /// Opens a `.npy` file or stream.
-pub(crate) fn open(mut bytes: Bytes) -> Result<Box<dyn Source>, Fault> {
+pub(crate) fn open(mut bytes: ByteSource) -> Result<Box<dyn Source>, Fault> {
     let header = parse_header(&read_preamble(&mut bytes)?)?;
     let Header { layout, rows, dim, .. } = header;
     if !header.fortran || dim == 1 || rows <= 1 {
         return Ok(Box::new(Flat::new(bytes, layout, dim, Some(rows))?));
     }
     match bytes {
-        Bytes::File(mut file, left) => {
+        ByteSource::File(mut file, left) => {
             let start = file.stream_position()?;
-            // The same check of the size as for C order.
-            Flat::new(Bytes::File(file.try_clone()?, left), layout, dim, Some(rows))?;
-            Ok(Box::new(Fortran { file, start, layout, rows, dim, at: 0, column: Vec::new() }))
+            // Checks the size, as for C order.
+            Flat::new(ByteSource::File(file.try_clone()?, left), layout, dim, Some(rows))?;
+            Ok(Box::new(FortranSource { file, start, layout, rows, dim, at: 0, column: Vec::new() }))
         }
-        Bytes::Stream(..) => Err(
+        ByteSource::Stream(..) => Err(
             "is in Fortran order, which cannot be read from a stream: decompress it, or save it from a \
              file in C order (numpy.ascontiguousarray)"
                 .into(),
@@ -75,8 +79,8 @@ pub(crate) fn read_preamble(reader: &mut impl Read) -> Result<Preamble, Fault> {
     let mut head = [0u8; 8];
     reader.read_exact(&mut head)?;
     if &head[..6] != MAGIC {
-        return Err(Fault::File(format!(
-            "is no .npy file: it begins with {:02x?}, expected \\x93NUMPY",
+        return Err(Fault::file(format!(
+            "is not a .npy file: it begins with {:02x?}, expected \\x93NUMPY",
             &head[..6]
         )));
     }
@@ -92,13 +96,13 @@ pub(crate) fn read_preamble(reader: &mut impl Read) -> Result<Preamble, Fault> {
             u32::from_le_bytes(length) as usize
         }
         version => {
-            return Err(Fault::File(format!(
+            return Err(Fault::file(format!(
                 "is of .npy version {version}, and versions 1 to 3 can be read: save it again"
             )));
         }
     };
     if length > MAX_HEADER {
-        return Err(Fault::File(format!(
+        return Err(Fault::file(format!(
             "has a header of {length} bytes, and at most {MAX_HEADER} make sense: it is damaged"
         )));
     }
@@ -110,7 +114,7 @@ pub(crate) fn read_preamble(reader: &mut impl Read) -> Result<Preamble, Fault> {
 /// Reads the three entries of the dictionary, in any order.
 fn parse_preamble(text: &str) -> Result<Preamble, Fault> {
     let entry = |key: &str| -> Result<&str, Fault> {
-        let missing = || Fault::File(format!("its header has no {key:?}: it is damaged"));
+        let missing = || Fault::file(format!("its header has no {key:?}: it is damaged"));
         let after = [format!("'{key}'"), format!("\"{key}\"")]
             .iter()
             .find_map(|quoted| text.split_once(quoted.as_str()))
@@ -134,7 +138,7 @@ fn parse_preamble(text: &str) -> Result<Preamble, Fault> {
         .collect();
     match lengths {
         Some(shape) => Ok(Preamble { descr, fortran, shape }),
-        None => Err(Fault::File(format!("its header's shape ({shape}) is not made of numbers"))),
+        None => Err(Fault::file(format!("its header's shape ({shape}) is not made of numbers"))),
     }
 }
 
@@ -143,7 +147,7 @@ fn parse_header(preamble: &Preamble) -> Result<Header, Fault> {
     let layout = parse_type(descr)?;
     match shape[..] {
         [rows, dim] => Ok(Header { layout, fortran: *fortran, rows, dim: checked_dim(dim)? }),
-        _ => Err(Fault::File(format!(
+        _ => Err(Fault::file(format!(
             "holds an array of {} axes, shape {}, but vectors are the rows of an array of two: \
              reshape it to (rows, dimensions)",
             shape.len(),
@@ -183,7 +187,7 @@ fn parse_type(descr: &str) -> Result<Layout, Fault> {
         "i2" => Stored::I16,
         "i4" => Stored::I32,
         _ => {
-            return Err(Fault::File(format!(
+            return Err(Fault::file(format!(
                 "holds values of type {descr:?}; f2, f4, f8, u1, i1, i2 and i4 can be read: convert \
                  with array.astype('float32')"
             )));
@@ -192,8 +196,8 @@ fn parse_type(descr: &str) -> Result<Layout, Fault> {
     Ok(Layout { stored, big_endian: order })
 }
 
-/// A file whose columns lie one after the other.
-struct Fortran {
+/// Reads an array in Fortran order, in which columns are stored one after the other.
+struct FortranSource {
     file: File,
     start: u64,
     layout: Layout,
@@ -203,7 +207,7 @@ struct Fortran {
     column: Vec<u8>,
 }
 
-impl Source for Fortran {
+impl Source for FortranSource {
     fn shape(&self) -> Shape {
         Shape { dim: self.dim, kind: self.layout.stored.kind(), rows: Some(self.rows) }
     }
@@ -215,11 +219,11 @@ impl Source for Fortran {
         values.resize(rows * self.dim);
         let mut column = Values::empty(self.layout.stored.kind());
         for j in 0..self.dim {
-            // Within the file's size, which was checked: no overflow.
+            // Cannot overflow: the size of the array was checked against the file.
             let place = self.start + (j as u64 * self.rows + self.at) * size as u64;
             self.file.seek(SeekFrom::Start(place))?;
             self.layout.read(&mut self.file, rows, &mut column, &mut self.column)?;
-            scatter(&column, values, j, self.dim);
+            set_column(&column, values, j, self.dim);
         }
         self.at += rows as u64;
         Ok(rows)
@@ -231,8 +235,8 @@ impl Source for Fortran {
     }
 }
 
-/// Writes a column into the rows.
-fn scatter(column: &Values, rows: &mut Values, j: usize, dim: usize) {
+/// Sets column `j` of rows.
+fn set_column(column: &Values, rows: &mut Values, j: usize, dim: usize) {
     fn one<T: Copy>(column: &[T], rows: &mut [T], j: usize, dim: usize) {
         rows.iter_mut().skip(j).step_by(dim).zip(column).for_each(|(to, from)| *to = *from);
     }
@@ -242,11 +246,11 @@ fn scatter(column: &Values, rows: &mut Values, j: usize, dim: usize) {
         (Values::F64(c), Values::F64(r)) => one(c, r, j, dim),
         (Values::U8(c), Values::U8(r)) => one(c, r, j, dim),
         (Values::I8(c), Values::I8(r)) => one(c, r, j, dim),
-        _ => unreachable!("both were made of the same kind"),
+        _ => unreachable!("both have the same element type"),
     }
 }
 
-/// The arrays of a `.npz` file: names without `.npy`.
+/// The names of the arrays in a `.npz` file, without `.npy`.
 pub(crate) fn names(file: File) -> Result<Vec<String>, Fault> {
     let archive = zip::ZipArchive::new(file).map_err(|e| damaged(&e))?;
     Ok(entries(&archive)?.iter().map(|name| name.trim_end_matches(".npy").to_owned()).collect())
@@ -258,24 +262,28 @@ fn entries(archive: &zip::ZipArchive<File>) -> Result<Vec<String>, Fault> {
 }
 
 fn damaged(e: &zip::result::ZipError) -> Fault {
-    Fault::File(format!("is no .npz file, or damaged ({e})"))
+    Fault::file(format!("is not a .npz file, or damaged ({e})"))
 }
 
-/// Opens one array of a `.npz` file; the name may be left out when there is just one.
+/// Opens one array of a `.npz` file; if there is only one, its name need not be given.
 pub(crate) fn open_npz(file: File, array: Option<&str>) -> Result<Box<dyn Source>, Fault> {
     let mut archive = zip::ZipArchive::new(file.try_clone()?).map_err(|e| damaged(&e))?;
     let names = entries(&archive)?;
     let plain = |name: &str| name.trim_end_matches(".npy").to_owned();
     let list = || names.iter().map(|n| plain(n)).collect::<Vec<_>>().join(", ");
     let index = match (array, &names[..]) {
-        (Some(wanted), _) => names
-            .iter()
-            .position(|n| n == wanted || plain(n) == wanted)
-            .ok_or_else(|| Fault::File(format!("has no array {wanted:?}; it has {}", list())))?,
+        (Some(wanted), _) => {
+            names.iter().position(|n| n == wanted || plain(n) == wanted).ok_or_else(|| {
+                Fault::file(format!("has no array {wanted:?}; it has {}", list()))
+                    .hint(Hint::ChooseDataset)
+            })?
+        }
         (None, [_]) => 0,
         (None, []) => return Err("holds no arrays".into()),
         (None, _) => {
-            return Err(Fault::File(format!("holds {}: choose one with --dataset", list())));
+            return Err(
+                Fault::file(format!("holds several arrays: {}", list())).hint(Hint::ChooseDataset)
+            );
         }
     };
     let entry = archive.by_index_raw(index).map_err(|e| damaged(&e))?;
@@ -288,30 +296,30 @@ pub(crate) fn open_npz(file: File, array: Option<&str>) -> Result<Box<dyn Source
     match method {
         zip::CompressionMethod::Stored => {
             let left = file.metadata()?.len().saturating_sub(start).min(length);
-            open(Bytes::File(file, left))
+            open(ByteSource::File(file, left))
         }
         zip::CompressionMethod::DEFLATE => {
             let inflated = flate2::read::DeflateDecoder::new(file.take(length));
-            let checked = Summed { reader: inflated, sum: flate2::Crc::new(), expected };
-            open(Bytes::Stream(Box::new(checked), Ending::Checked))
+            let checked = Crc32Reader { reader: inflated, crc: flate2::Crc::new(), expected };
+            open(ByteSource::Stream(Box::new(checked), Ending::Checksum))
         }
-        other => Err(Fault::File(format!("is compressed by {other}, which NumPy does not write"))),
+        other => Err(Fault::file(format!("is compressed by {other}, which NumPy does not write"))),
     }
 }
 
-/// A reader that compares the checksum of what it read at the end.
-struct Summed<R> {
+/// Verifies the checksum of the bytes that it has read, when it reaches their end.
+struct Crc32Reader<R> {
     reader: R,
-    sum: flate2::Crc,
+    crc: flate2::Crc,
     expected: u32,
 }
 
-impl<R: Read> Read for Summed<R> {
+impl<R: Read> Read for Crc32Reader<R> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         let got = self.reader.read(buf)?;
-        self.sum.update(&buf[..got]);
-        if got == 0 && !buf.is_empty() && self.sum.sum() != self.expected {
-            let why = "the checksum of the entry does not fit: damaged";
+        self.crc.update(&buf[..got]);
+        if got == 0 && !buf.is_empty() && self.crc.sum() != self.expected {
+            let why = "the checksum of the entry does not match: damaged";
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
         }
         Ok(got)
@@ -347,10 +355,10 @@ pub(crate) fn sink<W: Write + Seek>(
     FlatSink::new(writer, dim, move |rows| Ok(header(kind, rows, dim).to_vec()))
 }
 
-/// Writes a `.npz` file with one array, stored as it is. The number of rows must be known, since it
-/// stands in front of them.
+/// Writes a `.npz` file with one array, uncompressed. The number of rows must be known, because the header
+/// comes before them.
 pub(crate) struct NpzSink<W: Write + Seek> {
-    /// None once it is complete.
+    /// None after [`Sink::finish`].
     zip: Option<zip::ZipWriter<W>>,
     expected: u64,
     dim: usize,
@@ -391,8 +399,8 @@ impl<W: Write + Seek> Sink for NpzSink<W> {
 
     fn finish(&mut self) -> Result<(), Fault> {
         if self.rows != self.expected {
-            return Err(Fault::File(format!(
-                "got {} rows where {} were announced",
+            return Err(Fault::file(format!(
+                "got {} rows, expected {} as announced",
                 self.rows, self.expected
             )));
         }

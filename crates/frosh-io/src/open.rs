@@ -1,20 +1,29 @@
-//! Opening one file: unpack it, find its format, read its header.
+//! Opening one file: decompress it, find its format, read its header.
 
 use crate::batch::Kind;
-use crate::decompress::Packing;
-use crate::error::Fault;
-use crate::flat::{Bytes, Ending, Stored};
+use crate::byte_source::{ByteSource, Ending};
+use crate::decompress::Compression;
+use crate::error::{Fault, Hint};
 use crate::format::Format;
+use crate::layout::Stored;
 use crate::source::Source;
 use crate::{arrow, bigann, csv, hdf5, idx, libsvm, npy, parquet, vecs};
 use std::fs::File;
-use std::io::{Cursor, Read, Seek};
+use std::io::Read;
 use std::path::Path;
 
-/// What the caller knows about the files; by default nothing.
+/// What the caller knows about the files, and how they are to be read; by default nothing.
+///
+/// ```
+/// use frosh_io::{Kind, Options};
+///
+/// // Raw values have no header: their dimension and type must be given.
+/// let options = Options { dim: Some(768), kind: Some(Kind::F16), ..Options::default() };
+/// # let _ = options;
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format, where neither content nor name shall decide.
+    /// The format; without it, content and name of each file decide.
     pub format: Option<Format>,
     /// The column with the vectors (Parquet, Arrow).
     pub column: Option<String>,
@@ -22,117 +31,109 @@ pub struct Options {
     pub dataset: Option<String>,
     /// The dimension, for formats that do not tell (raw, LIBSVM).
     pub dim: Option<usize>,
-    /// The element type of raw values.
+    /// The element type of raw values; `f32` by default.
     pub kind: Option<Kind>,
-    /// Leave out rows that cannot be used (nulls, NaN, infinity, huge values).
+    /// Leave out rows that cannot be used (nulls, NaN, infinity, huge values) instead of stopping at them.
     pub skip_bad: bool,
 }
 
 /// Standard input, as a path.
 pub(crate) const STDIN: &str = "-";
 
-/// What is known once a file's first bytes were seen.
-pub(crate) struct Looked {
+/// Bytes at the start of a file that its format is found by.
+const HEAD: u64 = 8;
+
+/// What is known after the first bytes of a file were read.
+pub(crate) struct Detected {
     pub(crate) format: Format,
-    pub(crate) packed: bool,
-    pub(crate) again: bool,
-    pub(crate) bytes: Bytes,
+    /// Whether the file is compressed as a whole.
+    pub(crate) compressed: bool,
+    /// Whether it can be opened again: standard input and pipes cannot.
+    pub(crate) rereadable: bool,
+    /// All bytes of the file, decompressed.
+    pub(crate) bytes: ByteSource,
 }
 
-/// Looks at the first bytes, and unpacks where needed.
-pub(crate) fn look(path: &Path, options: &Options) -> Result<Looked, Fault> {
-    look_or(path, options, None)
+/// Reads the first bytes of a file to find out its compression and format.
+pub(crate) fn detect(path: &Path, options: &Options) -> Result<Detected, Fault> {
+    detect_or(path, options, None)
 }
 
-/// As [`look`], with a format for files that neither their content nor their name tells.
-pub(crate) fn look_or(
+/// As [`detect`], with a format for files whose content and name tell none.
+pub(crate) fn detect_or(
     path: &Path,
     options: &Options,
-    otherwise: Option<Format>,
-) -> Result<Looked, Fault> {
+    default: Option<Format>,
+) -> Result<Detected, Fault> {
     let stdin = path.as_os_str() == STDIN;
     let mut bytes = if stdin {
-        Bytes::Stream(Box::new(std::io::stdin()), Ending::Open)
+        ByteSource::Stream(Box::new(std::io::stdin()), Ending::Open)
     } else {
         let file = File::open(path)?;
         if file.metadata()?.is_dir() {
             return Err("is a folder where a file was expected".into());
         }
-        // A pipe or a device has no size to hold a header against.
+        // A pipe or a device has no size that a header could be checked against.
         if file.metadata()?.is_file() {
-            Bytes::file(file)?
+            ByteSource::file(file)?
         } else {
-            Bytes::Stream(Box::new(file), Ending::Open)
+            ByteSource::Stream(Box::new(file), Ending::Open)
         }
     };
-    let again = bytes.left().is_some();
-    let mut head = first(&mut bytes)?;
+    let rereadable = bytes.left().is_some();
+    let mut head = read_head(&mut bytes)?;
     if head.is_empty() {
         return Err("is empty: it has no rows".into());
     }
-    let packing = Packing::detect(&head);
-    if let Some(packing) = packing {
-        let mut inner = Bytes::Stream(packing.unpack(rewind(bytes, head)?), Ending::Checked);
-        head = first(&mut inner)?;
-        bytes = inner;
+    let compression = Compression::detect(&head);
+    if let Some(compression) = compression {
+        let plain = compression.decompress(bytes.unread(head)?);
+        bytes = ByteSource::Stream(plain, Ending::Checksum);
+        head = read_head(&mut bytes)?;
         if head.is_empty() {
-            return Err("is empty once unpacked: it has no rows".into());
+            return Err("is empty once decompressed: it has no rows".into());
         }
     }
     let format = match options.format {
         Some(format) => format,
         None => match Format::detect(&head, path) {
             Err(_) if stdin => Format::Raw,
-            Err(why) if Format::of_name(path).is_none() => otherwise.ok_or(why)?,
+            Err(why) if Format::of_name(path).is_none() => default.ok_or(why)?,
             other => other?,
         },
     };
-    Ok(Looked { format, packed: packing.is_some(), again, bytes: rewind(bytes, head)? })
+    let compressed = compression.is_some();
+    Ok(Detected { format, compressed, rereadable, bytes: bytes.unread(head)? })
 }
 
-/// Up to 8 bytes from the front.
-fn first(bytes: &mut Bytes) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::with_capacity(8);
-    bytes.take(8).read_to_end(&mut head)?;
+fn read_head(bytes: &mut ByteSource) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD as usize);
+    bytes.take(HEAD).read_to_end(&mut head)?;
     Ok(head)
-}
-
-/// Puts the front back.
-fn rewind(bytes: Bytes, head: Vec<u8>) -> std::io::Result<Bytes> {
-    Ok(match bytes {
-        Bytes::File(mut file, _) => {
-            file.rewind()?;
-            Bytes::file(file)?
-        }
-        Bytes::Stream(rest, ending) => {
-            Bytes::Stream(Box::new(Cursor::new(head).chain(rest)), ending)
-        }
-    })
 }
 
 /// A file whose header was read.
 pub(crate) struct Opened {
     pub(crate) format: Format,
-    pub(crate) packed: bool,
-    /// Whether it can be opened again: not standard input, nor a pipe.
-    pub(crate) again: bool,
+    pub(crate) compressed: bool,
+    pub(crate) rereadable: bool,
     pub(crate) source: Box<dyn Source>,
 }
 
 /// Opens a file for reading its rows.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
-    let Looked { format, packed, again, bytes } = look(path, options)?;
-    let needs_file = || match &bytes {
-        Bytes::File(file, _) => Ok(file.try_clone()?),
-        Bytes::Stream(..) => Err(Fault::File(format!(
-            "{format} cannot be read from a stream: unpack it, or save it as a file first"
+    let Detected { format, compressed, rereadable, bytes } = detect(path, options)?;
+    let seekable = || match &bytes {
+        ByteSource::File(file, _) => Ok(file.try_clone()?),
+        ByteSource::Stream(..) => Err(Fault::file(format!(
+            "{format} cannot be read from a stream: decompress it, or save it as a file first"
         ))),
     };
     let column = options.column.as_deref();
     let dataset = options.dataset.as_deref();
     let source: Box<dyn Source> = match format {
         Format::Npy => npy::open(bytes)?,
-        Format::Npz => npy::open_npz(needs_file()?, dataset)?,
+        Format::Npz => npy::open_npz(seekable()?, dataset)?,
         Format::Fvecs => Box::new(vecs::open(bytes, Stored::As(Kind::F32))?),
         Format::Bvecs => Box::new(vecs::open(bytes, Stored::As(Kind::U8))?),
         Format::Ivecs => Box::new(vecs::open(bytes, Stored::I32)?),
@@ -141,15 +142,15 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
         Format::U8bin => Box::new(bigann::open(bytes, Kind::U8)?),
         Format::I8bin => Box::new(bigann::open(bytes, Kind::I8)?),
         Format::Parquet => {
-            needs_file()?;
+            seekable()?;
             parquet::open(path, column, options.skip_bad)?
         }
         Format::Arrow => {
-            needs_file()?;
+            seekable()?;
             arrow::open(path, column, options.skip_bad)?
         }
         Format::Hdf5 => {
-            needs_file()?;
+            seekable()?;
             Box::new(hdf5::open(path, dataset)?)
         }
         Format::Idx => Box::new(idx::open(bytes)?),
@@ -157,16 +158,17 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
         Format::Csv => Box::new(csv::open(Box::new(bytes), None)?),
         Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'))?),
         Format::Raw => {
-            let dim = options.dim.ok_or(
-                "is taken as raw values, which have no header: say the dimension with --dim, or the \
-                 format with --format",
-            )?;
+            let dim = options.dim.ok_or_else(|| {
+                Fault::file("is taken as raw values, which have no header, and no dimension is set")
+                    .hint(Hint::SetDimensionOrFormat)
+            })?;
             Box::new(bigann::open_raw(bytes, options.kind.unwrap_or(Kind::F32), dim)?)
         }
     };
     let dim = source.shape().dim;
     if let Some(wanted) = options.dim.filter(|wanted| *wanted != dim) {
-        return Err(Fault::File(format!("has rows of {dim} dimensions, but --dim says {wanted}")));
+        let why = format!("has rows of {dim} dimensions, but the dimension is set to {wanted}");
+        return Err(Fault::file(why).hint(Hint::CheckDimension));
     }
-    Ok(Opened { format, packed, again, source })
+    Ok(Opened { format, compressed, rereadable, source })
 }

@@ -1,9 +1,9 @@
-//! Writing vectors: one file, whole or not at all.
+//! Writing vectors to one file, which replaces an older one atomically.
 
 use crate::batch::{Batch, Kind, Values};
 use crate::bigann::RawSink;
 use crate::cast::cast;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Fault, Hint, Result};
 use crate::format::Format;
 use crate::npy::NpzSink;
 use crate::source::Sink;
@@ -13,18 +13,18 @@ use frosh::AtomicFile;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-/// What to write.
+/// What kind of file to write.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The format; [`Format::of_name`] finds it from a file's name.
     pub format: Format,
-    /// The element type wanted; the formats that can hold only one decide themselves.
+    /// The element type; formats that can hold only one element type ignore it.
     pub kind: Kind,
     /// Values per row.
     pub dim: usize,
-    /// Rows, where they are known: `.npz` needs them.
+    /// Number of rows, if it is known. `.npz` needs it.
     pub rows: Option<u64>,
-    /// Name of the column, data set or array inside the file.
+    /// Name of the column, data set or array in the file.
     pub name: Option<String>,
 }
 
@@ -36,79 +36,98 @@ impl Target {
             Format::F16bin => Kind::F16,
             Format::Bvecs | Format::U8bin | Format::Idx => Kind::U8,
             Format::I8bin => Kind::I8,
-            // 32-bit integers travel as f64, which holds them all.
+            // Batches hold 32-bit integers as f64.
             Format::Ivecs => Kind::F64,
             _ => self.kind,
         }
     }
 }
 
-/// A file of vectors that is being written. Dropped before [`Output::finish`], it leaves nothing behind.
+/// Writes a file of vectors.
+///
+/// The file appears under its name when [`Output::finish`] is called. If it is dropped before, nothing is
+/// left behind, and an older file of that name stays as it was.
+///
+/// ```
+/// use frosh_io::{Format, Kind, Options, Output, Target, Values, Vectors};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("vectors.npy");
+///
+/// let target = Target { format: Format::Npy, kind: Kind::F32, dim: 2, rows: None, name: None };
+/// let mut output = Output::create(&path, &target)?;
+/// output.write_values(&Values::F32(vec![1.0, 2.0, 3.0, 4.0]), 2)?;
+/// output.finish()?;
+///
+/// let vectors = Vectors::open(&[&path], &Options::default())?;
+/// assert_eq!((vectors.rows(), vectors.dim()), (Some(2), 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Output {
     sink: Box<dyn Sink>,
-    /// None when it goes to standard output.
-    whole: Option<AtomicFile>,
+    /// None for standard output.
+    file: Option<AtomicFile>,
     path: PathBuf,
     kind: Kind,
-    cast: Values,
+    /// Memory for values that are converted.
+    converted: Values,
     rows: u64,
 }
 
 impl Output {
-    /// Begins a file, or standard output (`-`), which takes the formats that need no way back.
+    /// Begins a file, or standard output (`-`), which takes only formats that are written from front to back.
     pub fn create(path: &Path, target: &Target) -> Result<Self> {
         let kind = target.kind();
         let fault = |fault: Fault| fault.at(path);
-        let (sink, whole) = if path.as_os_str() == "-" {
-            (stream(target).map_err(fault)?, None)
+        let (sink, file) = if path.as_os_str() == "-" {
+            (stream_sink(target).map_err(fault)?, None)
         } else {
-            let packed = path.extension().is_some_and(|e| e == "gz" || e == "zst");
-            if packed {
-                let why =
-                    "files are written as they are: leave out the ending, and pack it afterwards";
-                return Err(Error::File { path: path.to_owned(), why: why.into() });
+            if path.extension().is_some_and(|e| e == "gz" || e == "zst") {
+                let why = "files are written uncompressed: leave out the extension, and compress it \
+                           afterwards";
+                return Err(fault(why.into()));
             }
-            let whole = AtomicFile::begin(path)?;
-            (seekable(&whole, target).map_err(fault)?, Some(whole))
+            let file = AtomicFile::begin(path)?;
+            (file_sink(&file, target).map_err(fault)?, Some(file))
         };
-        Ok(Self { sink, whole, path: path.to_owned(), kind, cast: Values::empty(kind), rows: 0 })
+        let converted = Values::empty(kind);
+        Ok(Self { sink, file, path: path.to_owned(), kind, converted, rows: 0 })
     }
 
-    /// Takes the rows of a batch.
+    /// Writes the rows of a batch, converted to the target's element type.
     pub fn write(&mut self, batch: &Batch) -> Result<()> {
         if batch.values.kind() == self.kind {
             return self.write_values(&batch.values, batch.dim);
         }
-        let mut values = std::mem::replace(&mut self.cast, Values::empty(self.kind));
+        let mut values = std::mem::replace(&mut self.converted, Values::empty(self.kind));
         let done = cast(&batch.values, self.kind, batch.dim, batch.first, &mut values)
             .map_err(|fault| fault.at(&batch.path));
         let done = done.and_then(|()| self.write_values(&values, batch.dim));
-        self.cast = values;
+        self.converted = values;
         done
     }
 
-    /// Takes whole rows of `dim` values, of the target's kind.
+    /// Writes whole rows of `dim` values, which have the element type of [`Target::kind()`].
     pub fn write_values(&mut self, values: &Values, dim: usize) -> Result<()> {
         self.rows += (values.len() / dim) as u64;
         self.sink.write(values).map_err(|fault| fault.at(&self.path))
     }
 
-    /// Rows taken.
+    /// Number of rows written.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Completes the file and gives it its name.
+    /// Completes the file and gives it its name, in place of an older file.
     pub fn finish(mut self) -> Result<()> {
         self.sink.finish().map_err(|fault| fault.at(&self.path))?;
-        // Open handles are given up before the file is renamed.
+        // Closes the sink's handle before the file is renamed.
         drop(self.sink);
-        Ok(self.whole.map_or(Ok(()), AtomicFile::commit)?)
+        Ok(self.file.map_or(Ok(()), AtomicFile::commit)?)
     }
 }
 
-/// Formats that are written from front to back.
-fn stream(target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
+/// A sink for standard output.
+fn stream_sink(target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
     let out = BufWriter::with_capacity(1 << 16, std::io::stdout());
     let dim = target.dim;
     Ok(match target.format {
@@ -118,16 +137,18 @@ fn stream(target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
         Format::Libsvm => Box::new(libsvm::sink(out, dim)),
         Format::Fvecs | Format::Bvecs | Format::Ivecs => Box::new(VecsSink::new(out, dim)),
         other => {
-            return Err(Fault::File(format!(
-                "{other} cannot be written to standard output: choose raw, csv, tsv, libsvm or a vecs \
-                 format with --to, or write a file"
-            )));
+            return Err(Fault::file(format!(
+                "{other} cannot be written to standard output, only raw, csv, tsv, libsvm and the vecs \
+                 formats: write a file, or another format"
+            ))
+            .hint(Hint::ChooseOutputFormat));
         }
     })
 }
 
-fn seekable(whole: &AtomicFile, target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
-    let file = whole.file().try_clone()?;
+/// A sink for a file.
+fn file_sink(file: &AtomicFile, target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
+    let file = file.file().try_clone()?;
     let (kind, dim) = (target.kind(), target.dim);
     let name = target.name.as_deref();
     let buffered = |file| BufWriter::with_capacity(1 << 18, file);

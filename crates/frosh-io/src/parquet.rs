@@ -4,30 +4,35 @@
 //! compressed), then the metadata (schema, and where each column of each row group is), its length, and
 //! `PAR1` again.
 //!
-//! Reading goes through the `parquet` crate: only the pages of the one column are read, one page at a time,
-//! about 1 MiB of values per step. Plain and dictionary encoding and all compressions but LZO are read; zstd
-//! only when it is built in. Skipping passes over whole row groups for nothing, and decodes the lengths of the
-//! lists within the last one. Types come from Parquet's own schema, not from the Arrow schema that some
-//! programs store beside it; so lists of a fixed size are seen as lists, whose first row tells the size.
+//! The `parquet` crate reads the pages of the one column, one page at a time, about 1 MiB of values per
+//! step. Plain and dictionary encoding and all compressions but LZO are read; zstd only with the feature
+//! `zstd`. Skipping costs nothing for whole row groups, and decodes the lengths of the lists in the last
+//! one. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it,
+//! so that lists of a fixed size are seen as lists of variable size, whose first row determines the
+//! dimension.
 //!
-//! Writing makes one column, a list of a fixed size without nulls, in row groups of about 16 MiB. Floating
-//! point values are stored plainly and without compression: general compressors find next to nothing in
-//! embeddings and cost time in both directions. Bytes are stored through a dictionary, since Parquet would
-//! otherwise spend four bytes on each.
+//! A file is written with one column, lists of a fixed size without nulls, in row groups of about 16 MiB.
+//! Floats are stored plain and uncompressed: general-purpose compressors gain next to nothing on
+//! embeddings and cost time in both directions. Bytes are stored through a dictionary, since plain encoding
+//! takes four bytes for each.
 //!
-//! The crate's asserts on damaged files are contained by [`guard`]; schemas too deep for its recursion, pages that
-//! claim to be far larger than they are, and rows that are too long are refused before it sees them. If rows prove longer
-//! than the metadata suggest, fewer are read in one step.
+//! The crate is protected against damaged files: [`guard`] contains its assertions, and schemas too deep for
+//! its recursion (`depth.rs`), pages that claim to be far larger than they are (`pages.rs`) and rows that are
+//! too long (`row_limit.rs`) are refused before it decodes them. If rows prove longer than the metadata
+//! suggests, fewer are read in one step.
 
 mod depth;
 mod pages;
+mod row_limit;
 mod thrift;
-mod watch;
 
-use self::pages::Pages;
-use self::watch::{Limit, Watched};
-use crate::batch::{Kind, Values};
-use crate::columns::{Blocks, Chunks, Column, Lists, NEEDS_ZSTD, Reader, damaged, guard, rows_in};
+use self::pages::CheckedFile;
+use self::row_limit::{CheckedGroups, RowLimit};
+use crate::batch::Kind;
+use crate::columns::{
+    BatchWriter, Column, ListReader, ListSink, ListSource, Lists, damaged, guard, list_schema,
+    needs_zstd, rows_in,
+};
 use crate::error::Fault;
 use crate::source::{MAX_DIM, Sink, Source};
 use ::parquet::arrow::arrow_reader::{
@@ -38,17 +43,18 @@ use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::ColumnChunkMetaData;
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use arrow_array::RecordBatch;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Values read in one step, in bytes.
+/// Bytes of values that are read in one step.
 const STEP: usize = 1 << 20;
-/// How many times that a step may become, before fewer rows are read in one.
+/// A step may become this many times as large before fewer rows are read in one step.
 const SLACK: usize = 16;
 /// Most rows read in one step.
 const STEP_ROWS: usize = 1 << 14;
-/// Values of a row group written, in bytes.
+/// Bytes of values in a row group that is written.
 const GROUP: usize = 16 << 20;
 
 /// Opens a Parquet file.
@@ -66,7 +72,7 @@ pub(crate) fn open(
         if rows == 0 {
             return Err("holds no rows".into());
         }
-        Ok(Box::new(Reader::new(groups, &column, rows, skip_bad)?) as Box<dyn Source>)
+        Ok(Box::new(ListSource::new(groups, &column, rows, skip_bad)?) as Box<dyn Source>)
     })
 }
 
@@ -76,14 +82,14 @@ pub(crate) fn describe(path: &Path) -> Result<Vec<(String, String)>, Fault> {
     guard(|| Ok(crate::columns::describe(metadata(&file)?.schema())))
 }
 
-/// Schema and places of the columns.
+/// The schema and the positions of the columns.
 fn metadata(file: &File) -> Result<ArrowReaderMetadata, Fault> {
     depth::check(file)?;
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     ArrowReaderMetadata::load(file, options).map_err(fault)
 }
 
-/// What the crate says, as a fault.
+/// Turns an error of the crate into a fault.
 fn fault(error: ParquetError) -> Fault {
     match error {
         ParquetError::External(inner) => match inner.downcast::<std::io::Error>() {
@@ -94,28 +100,30 @@ fn fault(error: ParquetError) -> Fault {
         ParquetError::General(why) | ParquetError::EOF(why) | ParquetError::ArrowError(why) => {
             damaged(why)
         }
-        ParquetError::NYI(why) => Fault::File(format!("is of a kind that is not read: {why}")),
+        ParquetError::NYI(why) => {
+            Fault::file(format!("uses a feature of Parquet that is not supported: {why}"))
+        }
         other => damaged(other),
     }
 }
 
-/// The row groups of one column.
+/// Reads one column from all row groups.
 struct Groups {
-    file: Arc<Pages>,
+    file: Arc<CheckedFile>,
     meta: ArrowReaderMetadata,
-    /// The column, as the crate wants it named.
+    /// The column, as the crate's reader needs it.
     levels: FieldLevels,
-    /// Bytes of a value in memory.
-    value: usize,
-    /// Rows up to the end of each row group.
+    /// Size of a value in memory.
+    value_bytes: usize,
+    /// Number of rows up to the end of each row group.
     ends: Vec<u64>,
-    /// The row that comes next.
+    /// The next row.
     row: u64,
     /// Rows per step.
     step: usize,
-    /// How long rows may be for so many in a step.
-    limit: Limit,
-    /// What reads from the present row on; gone after a fault.
+    /// How long rows may be with so many in a step.
+    limit: RowLimit,
+    /// Reads from the next row on; none after a fault.
     reader: Option<ParquetRecordBatchReader>,
 }
 
@@ -126,7 +134,7 @@ impl Groups {
         let leaf = (0..schema.num_columns())
             .find(|&leaf| schema.get_column_root_idx(leaf) == column.index)
             .ok_or_else(|| damaged("the column is not in the schema"))?;
-        // A list of numbers has one level of repetition, and rows are measured by that.
+        // A list of numbers has one repetition level, by which the lengths of rows are measured.
         if schema.column(leaf).max_rep_level() != 1 {
             return Err(damaged("the column is not a list"));
         }
@@ -145,30 +153,32 @@ impl Groups {
         }
         let mask = ProjectionMask::roots(schema, [column.index]);
         let levels = parquet_to_arrow_field_levels(schema, mask, None).map_err(fault)?;
-        // Only a guess at the dimension, to choose how much to read at once.
-        let guess = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX);
-        let (step, limit) = step(guess, column.kind.bytes());
-        let (file, value) = (Arc::new(Pages(file)), column.kind.bytes());
+        // The mean length estimates the dimension, to choose how much to read in one step.
+        let mean = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX);
+        let (step, limit) = step(mean, column.kind.bytes());
+        let (file, value_bytes) = (Arc::new(CheckedFile(file)), column.kind.bytes());
         let mut groups =
-            Self { file, meta, levels, value, ends, row: 0, step, limit, reader: None };
+            Self { file, meta, levels, value_bytes, ends, row: 0, step, limit, reader: None };
         groups.seek(0)?;
         Ok(groups)
     }
 }
 
-/// How many rows to read in one step if they have `dim` values of `bytes` each, and how long they may be then.
-fn step(dim: usize, bytes: usize) -> (usize, Limit) {
+/// How many rows of `dim` values of `bytes` each to read in one step, and how long rows may then be.
+fn step(dim: usize, bytes: usize) -> (usize, RowLimit) {
     let step = rows_in(STEP, dim.saturating_mul(bytes)).min(STEP_ROWS);
     let most = if step == 1 { MAX_DIM } else { (SLACK * STEP / (step * bytes)).min(MAX_DIM) };
-    (step, Limit::new(most))
+    (step, RowLimit::new(most))
 }
 
-/// Whether the crate can read the column of a row group.
+/// Checks that the crate can read the column of a row group.
 fn check(chunk: &ColumnChunkMetaData, length: u64) -> Result<(), Fault> {
     match chunk.compression() {
-        Compression::ZSTD(_) if !cfg!(feature = "zstd") => return Err(NEEDS_ZSTD.into()),
+        Compression::ZSTD(_) if !cfg!(feature = "zstd") => return Err(needs_zstd()),
         Compression::LZO => {
-            return Err("is compressed with LZO, which is not read; rewrite it with snappy".into());
+            return Err(
+                "is compressed with LZO, which is not supported; rewrite it with snappy".into()
+            );
         }
         _ => {}
     }
@@ -180,12 +190,12 @@ fn check(chunk: &ColumnChunkMetaData, length: u64) -> Result<(), Fault> {
     }
 }
 
-impl Chunks for Groups {
+impl ListReader for Groups {
     fn next(&mut self) -> Result<Option<Lists>, Fault> {
         loop {
-            // Taken out, so that a reader that failed is not asked again.
+            // Taken out, so that a reader that failed is not used again.
             let Some(mut reader) = self.reader.take() else {
-                return Err(damaged("it cannot be read any further"));
+                return Err(damaged("an earlier read failed"));
             };
             let next = guard(|| {
                 let Some(batch) = reader.next().transpose().map_err(damaged)? else {
@@ -202,13 +212,13 @@ impl Chunks for Groups {
                     return Ok(lists);
                 }
                 (Err(_), Some(length)) if length > MAX_DIM => {
-                    return Err(Fault::File(format!(
+                    return Err(Fault::file(format!(
                         "has a row of at least {length} values, expected 1 to {MAX_DIM}"
                     )));
                 }
-                // Each time the step becomes smaller, and with one row in a step the limit is the largest.
+                // This ends: each time the step becomes smaller, and a step of one row has the largest limit.
                 (Err(_), Some(length)) => {
-                    (self.step, self.limit) = step(length, self.value);
+                    (self.step, self.limit) = step(length, self.value_bytes);
                     self.seek(self.row)?;
                 }
                 (Err(fault), None) => return Err(fault),
@@ -223,7 +233,7 @@ impl Chunks for Groups {
         self.reader = None;
         self.row = row;
         self.reader = Some(guard(|| {
-            let groups = Watched {
+            let groups = CheckedGroups {
                 file: self.file.clone(),
                 meta: self.meta.metadata().clone(),
                 groups: (group..self.ends.len()).collect(),
@@ -249,9 +259,9 @@ pub(crate) fn sink(
     dim: usize,
     column: &str,
 ) -> Result<impl Sink + use<>, Fault> {
+    let schema = list_schema(kind, dim, column)?;
     let row_bytes = dim.saturating_mul(kind.bytes());
     let step = rows_in(STEP, row_bytes);
-    let blocks = Blocks::new(kind, dim, column, step)?;
     // A whole number of steps, so that no step is split between row groups.
     let group = rows_in(GROUP, row_bytes).next_multiple_of(step);
     let properties = WriterProperties::builder()
@@ -260,26 +270,17 @@ pub(crate) fn sink(
         .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(Some(group))
         .build();
-    let writer = ArrowWriter::try_new(file, blocks.schema(), Some(properties)).map_err(fault)?;
-    Ok(Writer { blocks, writer })
+    let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(fault)?;
+    ListSink::new(writer, schema, kind, step)
 }
 
-struct Writer {
-    blocks: Blocks,
-    writer: ArrowWriter<File>,
-}
-
-impl Sink for Writer {
-    fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        self.blocks.add(values, |batch| self.writer.write(&batch).map_err(fault))
+impl BatchWriter for ArrowWriter<File> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), Fault> {
+        ArrowWriter::write(self, batch).map_err(fault)
     }
 
     fn finish(&mut self) -> Result<(), Fault> {
-        if let Some(batch) = self.blocks.rest()? {
-            self.writer.write(&batch).map_err(fault)?;
-        }
-        self.writer.finish().map_err(fault)?;
-        Ok(())
+        ArrowWriter::finish(self).map(drop).map_err(fault)
     }
 }
 

@@ -1,33 +1,27 @@
 //! `.fvecs`, `.bvecs`, `.ivecs`: rows of floats, bytes or 32-bit integers, each after its dimension as a
 //! little-endian 32-bit integer. The dimension of every row is checked.
 //!
-//! Cost: each batch is read at once and its rows are copied together.
+//! Cost: each batch is read at once, and its values are copied once.
 
 use crate::batch::Values;
+use crate::byte_source::ByteSource;
 use crate::error::Fault;
-use crate::flat::{Bytes, Flat, Layout, Stored, checked_dim};
+use crate::flat::{Flat, checked_dim};
+use crate::layout::{Layout, Stored, little_endian};
 use crate::source::Sink;
-use std::io::{Read, Write};
+use std::io::{Read as _, Write};
 
-/// Opens a file whose values are stored so.
-pub(crate) fn open(mut bytes: Bytes, stored: Stored) -> Result<Flat, Fault> {
+/// Opens a file whose values have this type.
+pub(crate) fn open(mut bytes: ByteSource, stored: Stored) -> Result<Flat, Fault> {
     let mut head = [0u8; 4];
     bytes.read_exact(&mut head)?;
     let dim = checked_dim(u32::from_le_bytes(head).into())?;
-    // The first row's dimension is read again with its row.
-    let bytes = match bytes {
-        Bytes::File(mut file, left) => {
-            std::io::Seek::seek_relative(&mut file, -4)?;
-            Bytes::File(file, left + 4)
-        }
-        Bytes::Stream(rest, ending) => {
-            Bytes::Stream(Box::new(std::io::Cursor::new(head).chain(rest)), ending)
-        }
-    };
-    Flat::prefixed(bytes, Layout::little(stored), dim, None, 4)
+    // The dimension of the first row is read again with its row.
+    let bytes = bytes.unread(head.to_vec())?;
+    Flat::prefixed(bytes, Layout::little_endian(stored), dim, None, 4)
 }
 
-/// Writes such a file. `.ivecs` take `f64` values that are whole numbers of 32 bits.
+/// Writes such a file. `f64` values are written to `.ivecs`, as 32-bit integers, and must be whole numbers.
 pub(crate) struct VecsSink<W> {
     writer: W,
     dim: usize,
@@ -42,7 +36,7 @@ impl<W: Write> VecsSink<W> {
 
 impl<W: Write> Sink for VecsSink<W> {
     fn write(&mut self, values: &Values) -> Result<(), Fault> {
-        // At most MAX_DIM, so it fits.
+        // Fits: the dimension is at most MAX_DIM.
         let head = (self.dim as u32).to_le_bytes();
         if let Values::F64(values) = values {
             for row in values.chunks_exact(self.dim) {
@@ -50,8 +44,8 @@ impl<W: Write> Sink for VecsSink<W> {
                 for &x in row {
                     let whole = x as i32;
                     if f64::from(whole) != x {
-                        let why = format!("{x} is no 32-bit whole number; write another format");
-                        return Err(Fault::Row { row: self.rows, why });
+                        let why = format!("{x} is not a 32-bit integer; write another format");
+                        return Err(Fault::row(self.rows, why));
                     }
                     self.writer.write_all(&whole.to_le_bytes())?;
                 }
@@ -60,11 +54,7 @@ impl<W: Write> Sink for VecsSink<W> {
             return Ok(());
         }
         let size = values.kind().bytes();
-        let mut bytes = std::borrow::Cow::Borrowed(values.bytes());
-        if cfg!(target_endian = "big") {
-            Layout::little(Stored::As(values.kind())).to_host(bytes.to_mut());
-        }
-        for row in bytes.chunks_exact(self.dim * size) {
+        for row in little_endian(values).chunks_exact(self.dim * size) {
             self.writer.write_all(&head)?;
             self.writer.write_all(row)?;
         }

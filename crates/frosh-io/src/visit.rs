@@ -1,20 +1,32 @@
-//! Single rows of a stream, by their numbers: for re-ranking and for taking samples.
+//! Random access to rows of a stream, by their numbers: for re-ranking and for samples.
 //!
-//! Cost: formats whose rows can be jumped to read just those rows; the others are read from the front.
+//! Cost: if the rows of a format can be found by their number, only those rows are read; other files are
+//! read from their start.
 
-use crate::batch::Values;
+use crate::batch::{Values, for_values};
 use crate::error::{Error, Fault, Result};
-use crate::for_values;
 use crate::open;
 use crate::vectors::Vectors;
 
-/// Rows that are nearer than this are read in one go with those between them.
+/// Rows that are at most this far apart are read together, with the rows between them.
 const NEAR: u64 = 8;
-/// Most rows read in one go.
+/// Most rows that are read together.
 const RUN: u64 = 64;
 
 impl Vectors {
-    /// Calls `take` with each of the rows `ids` (ascending, each once), as `f64`, in that order.
+    /// Calls `take` with the number and values of each of the rows `ids`, which must ascend.
+    ///
+    /// ```
+    /// use frosh_io::{Options, Vectors};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.csv");
+    /// # std::fs::write(&path, "1,2\n3,4\n5,6\n").unwrap();
+    /// let vectors = Vectors::open(&[path], &Options::default())?;
+    /// let mut sums = Vec::new();
+    /// vectors.visit(&[0, 2], |id, row| sums.push((id, row.iter().sum::<f64>())))?;
+    /// assert_eq!(sums, [(0, 3.0), (2, 11.0)]);
+    /// # Ok::<(), frosh_io::Error>(())
+    /// ```
     pub fn visit(&self, ids: &[u64], mut take: impl FnMut(u64, &[f64])) -> Result<()> {
         let (mut todo, mut before) = (ids, 0u64);
         for file in self.files() {
@@ -24,7 +36,7 @@ impl Vectors {
                 continue;
             }
             let fault = |fault: Fault| fault.at(&file.path);
-            if !file.again {
+            if !file.rereadable {
                 return Err(fault(
                     "single rows cannot be read from a stream: save it as a file first".into(),
                 ));
@@ -33,7 +45,7 @@ impl Vectors {
             let dim = source.shape().dim;
             let mut values = Values::empty(source.shape().kind);
             let mut row = vec![0f64; dim];
-            let mut at = 0u64; // row of this file that comes next
+            let mut at = 0u64; // number of the next row of this file
             let end = loop {
                 let Some(&id) = todo.first() else { return Ok(()) };
                 let wanted = id - before;
@@ -44,7 +56,7 @@ impl Vectors {
                     source.skip(wanted - at).map_err(fault)?;
                     at = wanted;
                 }
-                // As far as the next ids follow closely.
+                // Extends the run as long as the next row is near.
                 let mut last = wanted;
                 for next in todo.iter().map(|id| id - before).take(RUN as usize) {
                     if next > last + NEAR || next >= at + RUN {
@@ -72,7 +84,7 @@ impl Vectors {
         }
         match todo.first() {
             None => Ok(()),
-            Some(id) => Err(Error::Usage(format!(
+            Some(id) => Err(Error::usage(format!(
                 "{}: row {id} is asked for, but the data has only {before} rows: is it the data that was \
                  encoded?",
                 self.files()[0].path.display()

@@ -4,39 +4,52 @@
 //! |---|---|
 //! | `.npy` | an array of one axis (or of one column) of bool or of integers of any size |
 //! | idx | one axis of bytes, signed bytes, 16- or 32-bit integers (MNIST's `-labels-idx1-ubyte`) |
-//! | any other | text: one number a line; blank lines and lines that begin with `#` are no rows |
+//! | any other | text: one number per line; blank lines and lines that begin with `#` are not rows |
 //!
-//! All may be packed by gzip or Zstandard. Numbers are taken that fit the type asked for; floats are refused.
+//! All may be compressed by gzip or Zstandard. Numbers that the type asked for cannot hold, and floats, are
+//! refused.
 //!
-//! Cost: the type's bytes for each number.
+//! Cost: memory for the bytes of the file and for the numbers.
 
-use crate::error::{Error, Fault};
-use crate::flat::Bytes;
+use crate::byte_source::ByteSource;
+use crate::error::Fault;
 use crate::format::Format;
 use crate::idx;
 use crate::npy;
 use crate::open::{self, Options};
-use crate::text::{Lines, shown};
+use crate::text::{Lines, quoted};
 use std::io::Read;
 use std::path::Path;
 
-/// Reads the whole numbers in a file, in the order of their rows.
+/// Reads a file of integers, one for each row of a data set: class labels or ids.
+///
+/// Files are `.npy` arrays of integers, idx, or text with one number per line.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("labels.txt");
+/// std::fs::write(&path, "3\n-1\n")?;
+/// assert_eq!(frosh_io::whole_numbers::<i64>(&path)?, [3, -1]);
+/// assert!(frosh_io::whole_numbers::<u64>(&path).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn whole_numbers<T: TryFrom<i128>>(path: &Path) -> crate::Result<Vec<T>> {
-    let numbers = read(path).map_err(|fault| fault.at(path))?;
+    // There are no options that could help: the format is found by content and name alone.
+    let numbers = read(path).map_err(|fault| fault.without_hint().at(path))?;
     if numbers.is_empty() {
-        return Err(Error::File { path: path.to_owned(), why: "holds no numbers".into() });
+        return Err(Fault::file("holds no numbers").at(path));
     }
     Ok(numbers)
 }
 
 fn read<T: TryFrom<i128>>(path: &Path) -> Result<Vec<T>, Fault> {
     let options = Options::default();
-    // What neither content nor name tells is text: .txt, for example. Opened once, since it may be a pipe.
-    let looked = open::look_or(path, &options, Some(Format::Csv))?;
-    match looked.format {
-        Format::Npy => read_npy(looked.bytes),
-        Format::Idx => read_idx(looked.bytes),
-        Format::Csv | Format::Tsv => read_text(Box::new(looked.bytes)),
+    // Files whose content and name tell no format are text, such as .txt.
+    let detected = open::detect_or(path, &options, Some(Format::Csv))?;
+    match detected.format {
+        Format::Npy => read_npy(detected.bytes),
+        Format::Idx => read_idx(detected.bytes),
+        Format::Csv | Format::Tsv => read_text(Box::new(detected.bytes)),
         other => {
             Err(format!("is of format {other}, and whole numbers are read from npy, idx or text")
                 .into())
@@ -44,21 +57,21 @@ fn read<T: TryFrom<i128>>(path: &Path) -> Result<Vec<T>, Fault> {
     }
 }
 
-fn read_npy<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
+fn read_npy<T: TryFrom<i128>>(mut bytes: ByteSource) -> Result<Vec<T>, Fault> {
     let preamble = npy::read_preamble(&mut bytes)?;
     let (rows, 1) = (match preamble.shape[..] {
         [rows] => (rows, 1),
         [rows, width] => (rows, width),
         _ => (0, 0),
     }) else {
-        return Err(Fault::File(format!(
+        return Err(Fault::file(format!(
             "holds an array of shape {}, expected (rows,): one number for each row",
             preamble.shape()
         )));
     };
     let (big_endian, name) = npy::split_order(&preamble.descr);
     let Some((width, signed)) = integer(name) else {
-        return Err(Fault::File(format!(
+        return Err(Fault::file(format!(
             "holds values of type {:?}, and whole numbers are needed: convert with \
              array.astype('int64')",
             preamble.descr
@@ -67,7 +80,7 @@ fn read_npy<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
     values(bytes, rows, width, signed, big_endian)
 }
 
-/// Bytes and signedness of NumPy's integers.
+/// Size and signedness of NumPy's integer types.
 fn integer(name: &str) -> Option<(usize, bool)> {
     Some(match name {
         "b1" | "u1" => (1, false),
@@ -82,7 +95,7 @@ fn integer(name: &str) -> Option<(usize, bool)> {
     })
 }
 
-fn read_idx<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
+fn read_idx<T: TryFrom<i128>>(mut bytes: ByteSource) -> Result<Vec<T>, Fault> {
     let idx::Head { code, axes } = idx::read_head(&mut bytes)?;
     let (width, signed) = match code {
         0x08 => (1, false),
@@ -93,7 +106,7 @@ fn read_idx<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
     };
     match axes[..] {
         [rows] | [rows, 1] => values(bytes, rows, width, signed, true),
-        _ => Err(Fault::File(format!(
+        _ => Err(Fault::file(format!(
             "has axes of lengths {axes:?}, expected one axis: one number for each row"
         ))),
     }
@@ -101,21 +114,21 @@ fn read_idx<T: TryFrom<i128>>(mut bytes: Bytes) -> Result<Vec<T>, Fault> {
 
 /// `rows` integers of `width` bytes, and nothing after them.
 fn values<T: TryFrom<i128>>(
-    bytes: Bytes,
+    bytes: ByteSource,
     rows: u64,
     width: usize,
     signed: bool,
     big_endian: bool,
 ) -> Result<Vec<T>, Fault> {
     let mut all = Vec::new();
-    // One more than announced, so that what is too long is noticed; memory grows with what is there.
+    // One byte more than announced, to notice a file that is too long. Memory grows with what is there.
     let most = rows.saturating_mul(width as u64).saturating_add(1);
     let mut bytes = bytes;
     bytes.by_ref().take(most).read_to_end(&mut all)?;
     let got = all.len() as u64;
     if got.checked_add(1) != Some(most) {
         let what = if got >= most { "more" } else { "fewer: it is cut short or damaged" };
-        return Err(Fault::File(format!(
+        return Err(Fault::file(format!(
             "announces {rows} numbers of {width} bytes, and holds {what}"
         )));
     }
@@ -128,16 +141,16 @@ fn values<T: TryFrom<i128>>(
         }
         let value = u64::from_le_bytes(wide);
         let spare = 64 - 8 * width as u32;
-        // Up and down again repeats the sign.
+        // Shifting left and arithmetically right extends the sign.
         let value =
             if signed { ((value << spare).cast_signed() >> spare).into() } else { value.into() };
-        let wrong = |why| Fault::Row { row: row as u64, why };
+        let wrong = |why: String| Fault::row(row as u64, why);
         numbers.push(fitting(value).map_err(wrong)?);
     }
     Ok(numbers)
 }
 
-/// A number as the type asked for.
+/// Converts a number to the type asked for.
 fn fitting<T: TryFrom<i128>>(value: i128) -> Result<T, String> {
     T::try_from(value).map_err(|_| format!("the number {value} is too large, or below zero"))
 }
@@ -148,7 +161,7 @@ fn read_text<T: TryFrom<i128>>(reader: Box<dyn Read + Send>) -> Result<Vec<T>, F
     while lines.next()? {
         let text = lines.line().trim_ascii();
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        let wrong = || format!("it is {}, expected one whole number a line", shown(text));
+        let wrong = || format!("it is {}, expected one whole number per line", quoted(text));
         let number = number.ok_or_else(wrong).and_then(fitting);
         numbers.push(number.map_err(|why| lines.fault(numbers.len() as u64, &why))?);
     }
@@ -188,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_a_number_a_line() {
+    fn text_has_one_number_per_line() {
         for name in ["l.txt", "l.csv", "labels"] {
             assert_eq!(
                 of(name, b"3\n -4 \r\n\n# five\n50000000000\n"),
@@ -201,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_file_the_row_and_what_was_found() {
         let fails = |name: &str, bytes: &[u8], parts: &[&str]| {
             let said = of(name, bytes).unwrap_err();
             for part in parts.iter().chain([&name]) {

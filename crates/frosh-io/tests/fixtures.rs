@@ -1,7 +1,7 @@
 //! Files written by other tools (NumPy, pyarrow, h5py, gzip, zstd), read as they were meant. The scripts
 //! beside the files made them.
 
-use frosh_io::{Kind, Options, Values, Vectors};
+use frosh_io::{Hint, Kind, Options, Values, Vectors};
 use std::path::{Path, PathBuf};
 
 fn folder(name: &str) -> PathBuf {
@@ -19,7 +19,7 @@ fn read(path: &Path, options: &Options) -> frosh_io::Result<(usize, Option<u64>,
 }
 
 #[test]
-fn files_of_numpy_and_its_neighbours_are_read_as_they_were_meant() {
+fn files_written_by_numpy_and_other_tools_are_read() {
     let folder = folder("numpy");
     let text = std::fs::read_to_string(folder.join("expected.json")).unwrap();
     let expected: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -39,7 +39,7 @@ fn files_of_numpy_and_its_neighbours_are_read_as_they_were_meant() {
             assert_eq!(got, want, "{name}");
         };
         if name == "empty.npy" {
-            // Zero rows are a file like any other; who needs rows says so.
+            // A file without rows can be opened; it is for the caller to refuse it.
             assert_eq!(read(&path, &Options::default()).unwrap().1, Some(0));
         } else if facts["refused"].is_string() {
             let refused = read(&path, &Options::default());
@@ -52,8 +52,8 @@ fn files_of_numpy_and_its_neighbours_are_read_as_they_were_meant() {
             match members.values().next() {
                 Some(array) if members.len() == 1 => check(array.as_str().unwrap(), None),
                 _ => {
-                    let why = read(&path, &Options::default()).unwrap_err().to_string();
-                    assert!(why.contains("choose one with --dataset"), "{why}");
+                    let error = read(&path, &Options::default()).unwrap_err();
+                    assert_eq!(error.hint(), Some(Hint::ChooseDataset), "{error}");
                 }
             }
         } else {
@@ -134,7 +134,7 @@ fn a_dimension_that_differs_names_both_files() {
 }
 
 #[test]
-fn bad_rows_are_left_out_where_asked_and_counted() {
+fn bad_rows_are_left_out_and_counted_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.csv");
     std::fs::write(&path, "nan,2\n1,2\n3,inf\n5,6\n7,1e30\n").unwrap();
@@ -151,7 +151,7 @@ fn bad_rows_are_left_out_where_asked_and_counted() {
 }
 
 #[test]
-fn packed_files_with_a_wrong_checksum_are_refused() {
+fn compressed_files_with_a_wrong_checksum_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     // Where the checksum of the content stands: before the length in gzip, last in Zstandard, and in the
     // directory of an archive, 16 bytes after its mark.

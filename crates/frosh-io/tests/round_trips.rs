@@ -1,7 +1,7 @@
 //! For every format: what is written is read back as the same rows, and the same rows give the same model.
 
 use frosh::{Config, Sketcher};
-use frosh_io::{Format, Kind, Options, Output, Target, Vectors, for_values, rows};
+use frosh_io::{Format, Kind, Options, Output, Target, Vectors};
 use std::path::Path;
 
 const DIM: usize = 12;
@@ -49,7 +49,7 @@ fn model(vectors: &Vectors) -> Vec<u8> {
     let mut sketcher = Sketcher::new(Config::new(DIM).sketch_rows(16).seed(3)).unwrap();
     let mut batches = vectors.batches();
     while let Some(batch) = batches.next().unwrap() {
-        for_values!(batch.values(), v => sketcher.push(rows(v, DIM)).unwrap());
+        batch.feed(&mut sketcher).unwrap();
     }
     sketcher.finish().hasher(8).unwrap().to_bytes()
 }
@@ -91,7 +91,7 @@ fn every_format_gives_the_same_rows_and_the_same_model() {
 }
 
 #[test]
-fn formats_with_open_types_keep_each_type() {
+fn formats_that_hold_several_element_types_keep_each() {
     let dir = tempfile::tempdir().unwrap();
     let first = first(dir.path());
     let want = values(&first);
@@ -107,7 +107,7 @@ fn formats_with_open_types_keep_each_type() {
 }
 
 #[test]
-fn what_a_type_cannot_hold_is_refused_with_its_place_and_nothing_is_left() {
+fn a_value_that_the_type_cannot_hold_is_refused_and_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.csv");
     std::fs::write(&path, "1,2\n3,256\n").unwrap();

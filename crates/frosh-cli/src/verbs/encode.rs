@@ -5,8 +5,8 @@ use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, CodesWriter, Hasher};
-use frosh_io::{Batch, Format, Kind, Output, Target, Values, Vectors, for_values, rows};
+use frosh::{Codes, CodesWriter, Element, Hasher, Rows};
+use frosh_io::{Batch, Format, Kind, Output, RowConsumer, Target, Values, Vectors};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ impl Encode {
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
         let mut total = 0u64;
-        while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
+        while let Some(batch) = batches.next()? {
             let codes = encode(&hasher, batch, self.factors)?;
             total += codes.len() as u64;
             match &mut sink {
@@ -141,11 +141,20 @@ impl Encode {
 
 /// The codes of a batch.
 pub(crate) fn encode(hasher: &Hasher, batch: &Batch, factors: bool) -> Result<Codes> {
-    let codes = for_values!(batch.values(), v => {
-        let rows = rows(v, batch.dim());
-        if factors { hasher.encode_with_factors(rows) } else { hasher.encode(rows) }
-    });
-    codes.map_err(|e| batch.explain(e, 0).without_skipping().into())
+    Ok(batch.feed(Encoder { hasher, factors })?)
+}
+
+struct Encoder<'a> {
+    hasher: &'a Hasher,
+    factors: bool,
+}
+
+impl RowConsumer for Encoder<'_> {
+    type Output = Codes;
+
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<Codes> {
+        if self.factors { self.hasher.encode_with_factors(rows) } else { self.hasher.encode(rows) }
+    }
 }
 
 /// Refuses data that the model was not made for, with both names.

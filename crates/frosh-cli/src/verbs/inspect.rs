@@ -5,7 +5,7 @@ use crate::output::{count, figures, print, print_json, size};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use frosh::{AnyFile, Codes, Hasher, Method, Sketch, Sketcher};
-use frosh_io::{FileFacts, Vectors, visible};
+use frosh_io::{FileFacts, Hint, Vectors, visible};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -66,8 +66,12 @@ impl Inspect {
         let input = [path];
         let vectors = match Vectors::open(&input, &self.reading.options(false)) {
             Ok(vectors) => vectors,
-            // A file with several sets inside: tell which, rather than ask.
-            Err(error) if error.to_string().contains("choose one with") => {
+            // A file with several sets of vectors: list them, unless one was asked for.
+            Err(error)
+                if matches!(error.hint(), Some(Hint::ChooseColumn | Hint::ChooseDataset))
+                    && self.reading.column.is_none()
+                    && self.reading.dataset.is_none() =>
+            {
                 let content = frosh_io::contents(path, &self.reading.options(false));
                 let Ok(Some((format, content))) = content else { return Err(error.into()) };
                 return Ok(vec![
@@ -76,7 +80,7 @@ impl Inspect {
                     ("content", json!(content)),
                 ]);
             }
-            Err(error) => return Err(error.without_skipping().into()),
+            Err(error) => return Err(error.into()),
         };
         let files = vectors.files();
         let mut facts: Facts = vec![
@@ -115,7 +119,7 @@ fn folder_size(folder: &Path) -> u64 {
 fn formats(files: &[FileFacts]) -> String {
     let mut names: Vec<String> = files
         .iter()
-        .map(|f| format!("{}{}", f.format, if f.packed { ", packed" } else { "" }))
+        .map(|f| format!("{}{}", f.format, if f.compressed { ", packed" } else { "" }))
         .collect();
     names.dedup();
     names.join("; ")

@@ -1,12 +1,12 @@
-//! Rows out of lists: the [`Source`] behind both formats.
+//! Reads rows from a list column: the [`Source`] of both formats.
 //!
-//! A format only has to deliver [`Lists`], some rows at a time, and to seek. Here the rows are checked
+//! A format implements [`ListReader`], which reads some lists at a time and seeks. Here the rows are checked
 //! (nulls, lengths) and copied, a whole run of good rows at once.
 
 use super::{Column, damaged};
 use crate::batch::{Kind, Values};
-use crate::error::Fault;
-use crate::source::{MAX_DIM, Shape, Source};
+use crate::error::{Fault, Hint};
+use crate::source::{MAX_DIM, Shape, Source, skip_by_reading};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type,
@@ -19,30 +19,30 @@ use std::ops::Range;
 
 /// Some rows of a column.
 pub(crate) struct Lists {
-    /// Where in `items` each row is.
-    pub(crate) spans: Spans,
+    /// Where the values of each row are in `items`.
+    pub(crate) offsets: Offsets,
     /// Which rows are null.
     pub(crate) nulls: Option<NullBuffer>,
     /// The values of all rows.
     pub(crate) items: ArrayRef,
 }
 
-/// Where each row begins and ends.
-pub(crate) enum Spans {
-    /// `rows` rows of `size` values, one after the other.
-    Every { size: usize, rows: usize },
-    /// Row `i` goes from the `i`-th value to the next.
+/// Where rows begin and end among the values.
+pub(crate) enum Offsets {
+    /// `rows` rows of `size` values each.
+    Fixed { size: usize, rows: usize },
+    /// Row `i` is from offset `i` to offset `i + 1`.
     Short(ScalarBuffer<i32>),
-    /// The same, wider.
+    /// The same with 64-bit offsets.
     Long(ScalarBuffer<i64>),
 }
 
-impl Spans {
+impl Offsets {
     pub(crate) fn rows(&self) -> usize {
         match self {
-            Spans::Every { rows, .. } => *rows,
-            Spans::Short(ends) => ends.len().saturating_sub(1),
-            Spans::Long(ends) => ends.len().saturating_sub(1),
+            Offsets::Fixed { rows, .. } => *rows,
+            Offsets::Short(ends) => ends.len().saturating_sub(1),
+            Offsets::Long(ends) => ends.len().saturating_sub(1),
         }
     }
 }
@@ -50,29 +50,31 @@ impl Spans {
 impl Lists {
     /// The rows of a list array.
     pub(crate) fn new(array: &dyn Array) -> Option<Self> {
-        let (spans, items) = if let Some(lists) = array.as_list_opt::<i32>() {
-            (Spans::Short(lists.offsets().inner().clone()), lists.values())
+        let (offsets, items) = if let Some(lists) = array.as_list_opt::<i32>() {
+            (Offsets::Short(lists.offsets().inner().clone()), lists.values())
         } else if let Some(lists) = array.as_list_opt::<i64>() {
-            (Spans::Long(lists.offsets().inner().clone()), lists.values())
+            (Offsets::Long(lists.offsets().inner().clone()), lists.values())
         } else {
             let lists = array.as_fixed_size_list_opt()?;
             let size = usize::try_from(lists.value_length()).ok()?;
-            (Spans::Every { size, rows: lists.len() }, lists.values())
+            (Offsets::Fixed { size, rows: lists.len() }, lists.values())
         };
-        Some(Self { spans, nulls: array.nulls().cloned(), items: items.clone() })
+        Some(Self { offsets, nulls: array.nulls().cloned(), items: items.clone() })
     }
 
     pub(crate) fn rows(&self) -> usize {
-        self.spans.rows()
+        self.offsets.rows()
     }
 
-    /// Where the values of a row are. Offsets are never negative in arrays; if they were, the range would
-    /// be beyond all items, which is noticed when it is copied.
-    fn span(&self, row: usize) -> Range<usize> {
-        match &self.spans {
-            Spans::Every { size, .. } => row.saturating_mul(*size)..(row + 1).saturating_mul(*size),
-            Spans::Short(ends) => ends[row] as usize..ends[row + 1] as usize,
-            Spans::Long(ends) => ends[row] as usize..ends[row + 1] as usize,
+    /// The range of a row's values. Arrays have no negative offsets; one would give a range beyond all
+    /// items, which [`Lists::copy`] refuses.
+    fn range(&self, row: usize) -> Range<usize> {
+        match &self.offsets {
+            Offsets::Fixed { size, .. } => {
+                row.saturating_mul(*size)..(row + 1).saturating_mul(*size)
+            }
+            Offsets::Short(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Offsets::Long(ends) => ends[row] as usize..ends[row + 1] as usize,
         }
     }
 
@@ -80,16 +82,16 @@ impl Lists {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    /// Whether all rows are whole and `dim` long, as far as that can be told at a glance.
-    fn is_plain(&self, dim: usize) -> bool {
-        matches!(self.spans, Spans::Every { size, .. } if size == dim)
+    /// Whether it is clear without looking at each row that all rows have `dim` values and no nulls.
+    fn all_good(&self, dim: usize) -> bool {
+        matches!(self.offsets, Offsets::Fixed { size, .. } if size == dim)
             && self.nulls.is_none()
             && self.items.nulls().is_none()
     }
 
-    /// Adds a range of the items to `values`.
+    /// Appends a range of the items to `values`; `None` if it is out of bounds.
     fn copy(&self, range: Range<usize>, values: &mut Values) -> Option<()> {
-        /// The items, as a slice of the type of `$t`.
+        /// The range as a slice of type `$t`.
         macro_rules! slice {
             ($t:ty) => {
                 self.items.as_primitive_opt::<$t>()?.values().get(range)?
@@ -119,54 +121,54 @@ impl Lists {
     }
 }
 
-/// Delivers the rows of a column in order.
-pub(crate) trait Chunks: Send {
-    /// The next rows, at least one; `None` at the end.
+/// Reads the lists of a column in order.
+pub(crate) trait ListReader: Send {
+    /// The next lists, at least one; `None` at the end.
     fn next(&mut self) -> Result<Option<Lists>, Fault>;
 
-    /// Goes to a row, which is not before the present one and not after the end.
+    /// Moves to a row, which is not before the current one and not after the end.
     fn seek(&mut self, row: u64) -> Result<(), Fault>;
 }
 
-/// Reads a column of vectors.
-pub(crate) struct Reader<C> {
-    chunks: C,
+/// Reads the rows of a column of vectors.
+pub(crate) struct ListSource<R> {
+    reader: R,
     kind: Kind,
     dim: usize,
-    /// Rows in the file, bad ones too.
+    /// Number of rows in the file, including bad ones.
     rows: u64,
     skip_bad: bool,
     left_out: u64,
-    /// The rows at hand, and which of them comes next.
+    /// The lists that were read, and which of them is next.
     lists: Lists,
     at: usize,
-    /// Number, in the file, of the row that comes next.
+    /// Number of the next row in the file.
     row: u64,
 }
 
-impl<C: Chunks> Reader<C> {
-    /// Reads the column of `rows` rows that `chunks` delivers.
+impl<R: ListReader> ListSource<R> {
+    /// Reads the column of `rows` rows that `reader` reads.
     pub(crate) fn new(
-        mut chunks: C,
+        mut reader: R,
         column: &Column,
         rows: u64,
         skip_bad: bool,
     ) -> Result<Self, Fault> {
-        let fixed = column.fixed()?;
+        let fixed = column.fixed_size()?;
         let (mut row, mut left_out) = (0, 0);
-        // Without a fixed size, the first row that is not null sets the dimension.
+        // Without a fixed size, the first row that is not null determines the dimension.
         loop {
-            let Some(lists) = chunks.next()? else {
+            let Some(lists) = reader.next()? else {
                 return Err(if left_out > 0 {
                     format!("holds no vectors: all {left_out} rows are null").into()
                 } else if rows > 0 {
                     damaged(format_args!("it should hold {rows} rows, but none is there"))
                 } else {
-                    Fault::File("holds no rows".into())
+                    Fault::file("holds no rows")
                 });
             };
             let first = (0..lists.rows()).find(|&row| !lists.is_null(row));
-            let dim = fixed.or_else(|| first.map(|first| lists.span(first).len()));
+            let dim = fixed.or_else(|| first.map(|first| lists.range(first).len()));
             let Some(dim) = dim else {
                 if !skip_bad {
                     return Err(null(row));
@@ -178,16 +180,16 @@ impl<C: Chunks> Reader<C> {
             if !(1..=MAX_DIM).contains(&dim) {
                 let row = row + first.unwrap_or_default() as u64;
                 let why = format!("has {dim} values, expected 1 to {MAX_DIM}");
-                return Err(Fault::Row { row, why });
+                return Err(Fault::row(row, why));
             }
             let kind = column.kind;
-            return Ok(Self { chunks, kind, dim, rows, skip_bad, left_out, lists, at: 0, row });
+            return Ok(Self { reader, kind, dim, rows, skip_bad, left_out, lists, at: 0, row });
         }
     }
 
-    /// Gets the next rows; false at the end.
+    /// Reads the next lists; false at the end.
     fn advance(&mut self) -> Result<bool, Fault> {
-        match self.chunks.next()? {
+        match self.reader.next()? {
             Some(lists) => {
                 self.lists = lists;
                 self.at = 0;
@@ -201,40 +203,40 @@ impl<C: Chunks> Reader<C> {
         }
     }
 
-    /// Whether the row is to be taken: it may be left out if it holds nulls.
+    /// Checks list `at`. False if it is to be left out because it holds nulls.
     fn check(&self, at: usize) -> Result<bool, Fault> {
         let row = self.row + (at - self.at) as u64;
         if self.lists.is_null(at) {
             return if self.skip_bad { Ok(false) } else { Err(null(row)) };
         }
-        let span = self.lists.span(at);
-        if span.len() != self.dim {
-            let why = format!("has {} values, expected {}", span.len(), self.dim);
-            return Err(Fault::Row { row, why });
+        let range = self.lists.range(at);
+        if range.len() != self.dim {
+            let why = format!("has {} values, expected {}", range.len(), self.dim);
+            return Err(Fault::row(row, why));
         }
         let Some(nulls) = self.lists.items.nulls() else {
             return Ok(true);
         };
-        if span.end > nulls.len() {
+        if range.end > nulls.len() {
             return Err(damaged("a list reaches beyond its values"));
         }
-        match span.clone().find(|&i| nulls.is_null(i)) {
+        match range.clone().find(|&i| nulls.is_null(i)) {
             None => Ok(true),
             Some(_) if self.skip_bad => Ok(false),
             Some(i) => {
-                let column = i - span.start;
-                let why = format!("value {column} is null; pass --skip-bad to leave such rows out");
-                Err(Fault::Row { row, why })
+                let column = i - range.start;
+                let why = format!("value {column} is null, expected a number");
+                Err(Fault::row(row, why).hint(Hint::SkipBadRows))
             }
         }
     }
 }
 
 fn null(row: u64) -> Fault {
-    Fault::Row { row, why: "is null; pass --skip-bad to leave such rows out".into() }
+    Fault::row(row, "is null, expected a vector").hint(Hint::SkipBadRows)
 }
 
-impl<C: Chunks> Source for Reader<C> {
+impl<R: ListReader> Source for ListSource<R> {
     fn shape(&self) -> Shape {
         let rows = (!self.skip_bad).then_some(self.rows);
         Shape { dim: self.dim, kind: self.kind, rows }
@@ -247,11 +249,10 @@ impl<C: Chunks> Source for Reader<C> {
             if self.at == self.lists.rows() && !self.advance()? {
                 break;
             }
-            // A run of good rows: their values lie one after the other, as one row begins where the one
-            // before it ends.
+            // The values of consecutive rows are contiguous, so that a run of good rows is copied at once.
             let stop = self.lists.rows().min(self.at.saturating_add(limit - taken));
             let mut end = self.at;
-            if self.lists.is_plain(self.dim) {
+            if self.lists.all_good(self.dim) {
                 end = stop;
             }
             while end < stop && self.check(end)? {
@@ -259,12 +260,12 @@ impl<C: Chunks> Source for Reader<C> {
             }
             let run = end - self.at;
             if run > 0 {
-                let span = self.lists.span(self.at).start..self.lists.span(end - 1).end;
-                let copied = self.lists.copy(span, values);
+                let range = self.lists.range(self.at).start..self.lists.range(end - 1).end;
+                let copied = self.lists.copy(range, values);
                 copied.ok_or_else(|| damaged("a list reaches beyond its values"))?;
                 taken += run;
             }
-            // What stopped a run early is a row to be left out.
+            // If the run ended early, the next row is to be left out.
             let bad = usize::from(end < stop);
             self.left_out += bad as u64;
             self.at = end + bad;
@@ -273,18 +274,10 @@ impl<C: Chunks> Source for Reader<C> {
         Ok(taken)
     }
 
-    fn skip(&mut self, mut rows: u64) -> Result<(), Fault> {
+    fn skip(&mut self, rows: u64) -> Result<(), Fault> {
         if self.skip_bad {
-            // Only rows that are good count, and which those are shows only in reading.
-            let mut scrap = Values::empty(self.kind);
-            while rows > 0 {
-                let got = self.read(rows.min(1024) as usize, &mut scrap)? as u64;
-                if got == 0 {
-                    break;
-                }
-                rows -= got;
-            }
-            return Ok(());
+            // Only good rows count, and which rows are good is known only after reading them.
+            return skip_by_reading(self, rows);
         }
         let here = (self.lists.rows() - self.at) as u64;
         if rows <= here {
@@ -293,7 +286,7 @@ impl<C: Chunks> Source for Reader<C> {
         } else {
             self.row = self.row.saturating_add(rows).min(self.rows);
             self.at = self.lists.rows();
-            self.chunks.seek(self.row)?;
+            self.reader.seek(self.row)?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Tests that hold for both formats.
 
 use super::*;
+use crate::batch::Values;
+use crate::error::Error;
 use crate::source::{Shape, Sink, Source};
 use half::f16;
 use std::fs::File;
@@ -64,18 +66,23 @@ pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/columns")).join(name)
 }
 
-/// What the user sees.
+/// The text of a fault in a file called `f`.
 pub(crate) fn message(fault: Fault) -> String {
     fault.at(Path::new("f")).to_string()
 }
 
-/// What the user sees when the file is opened and read.
-pub(crate) fn refused(path: &Path, format: Format, column: Option<&str>) -> String {
+/// The error when the file is opened and read.
+pub(crate) fn error(path: &Path, format: Format, column: Option<&str>) -> Error {
     let result = format.open(path, column, false).and_then(|mut s| read_all(&mut *s, 7));
-    message(result.map(|_| ()).expect_err("a fault"))
+    result.map(|_| ()).expect_err("a fault").at(Path::new("f"))
 }
 
-/// All rows that are still to come, as `f64`, read `limit` at a time.
+/// The text of that error.
+pub(crate) fn refused(path: &Path, format: Format, column: Option<&str>) -> String {
+    error(path, format, column).to_string()
+}
+
+/// All rows that are left, as `f64`, read `limit` at a time.
 pub(crate) fn read_all(source: &mut dyn Source, limit: usize) -> Result<Vec<f64>, Fault> {
     let Shape { dim, kind, .. } = source.shape();
     let mut all = Vec::new();
@@ -88,13 +95,7 @@ pub(crate) fn read_all(source: &mut dyn Source, limit: usize) -> Result<Vec<f64>
         if rows == 0 {
             return Ok(all);
         }
-        match &values {
-            Values::F16(v) => all.extend(v.iter().map(|x| f64::from(x.to_f32()))),
-            Values::F32(v) => all.extend(v.iter().map(|&x| f64::from(x))),
-            Values::F64(v) => all.extend(v),
-            Values::U8(v) => all.extend(v.iter().map(|&x| f64::from(x))),
-            Values::I8(v) => all.extend(v.iter().map(|&x| f64::from(x))),
-        }
+        all.extend(values.to_f64());
     }
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn check(path: &Path, format: Format, kind: Kind, rows: &[f64]) {
 }
 
 #[test]
-fn files_of_other_programs() {
+fn files_written_by_other_programs_are_read() {
     for format in BOTH {
         for (item, kind) in [
             ("f16", Kind::F16),
@@ -158,14 +159,15 @@ fn files_of_other_programs() {
 fn nulls_are_refused_or_left_out() {
     for format in BOTH {
         for (name, bad, row) in [
-            ("null_list", [7, 20], "f, row 7: is null; pass --skip-bad to leave such rows out"),
-            ("null_fixed", [7, 20], "f, row 7: is null; pass --skip-bad to leave such rows out"),
-            ("null_inside", [0, 9], "f, row 0: is null; pass --skip-bad to leave such rows out"),
+            ("null_list", [7, 20], "f, row 7: is null, expected a vector"),
+            ("null_fixed", [7, 20], "f, row 7: is null, expected a vector"),
+            ("null_inside", [0, 9], "f, row 0: is null, expected a vector"),
             ("null_inside_fixed", [0, 9], "f, row 0: is null"),
         ] {
             let path = fixture(&format!("{name}.{}", format.end()));
-            let why = refused(&path, format, None);
-            assert!(why.starts_with(row), "{why}");
+            let refusal = error(&path, format, None);
+            assert!(refusal.to_string().starts_with(row), "{refusal}");
+            assert_eq!(refusal.hint(), Some(Hint::SkipBadRows));
 
             let good = expected((0..ROWS).filter(|i| !bad.contains(i)), true);
             for limit in [1, 2, 5, 100] {
@@ -178,7 +180,7 @@ fn nulls_are_refused_or_left_out() {
             let mut source = format.open(&path, None, true).unwrap();
             source.skip(15).unwrap();
             assert_eq!(read_all(&mut *source, 4).unwrap(), good[15 * DIM..]);
-            // What is skipped is not looked at.
+            // Rows that are skipped are not checked.
             let mut source = format.open(&path, None, false).unwrap();
             source.skip(bad[1] as u64 + 1).unwrap();
             assert_eq!(read_all(&mut *source, 4).unwrap(), expected(bad[1] + 1..ROWS, true));
@@ -186,8 +188,9 @@ fn nulls_are_refused_or_left_out() {
         let path = fixture(&format!("null_inside.{}", format.end()));
         let mut source = format.open(&path, None, false).unwrap();
         source.skip(1).unwrap();
-        let why = message(read_all(&mut *source, 100).unwrap_err());
-        assert_eq!(why, "f, row 9: value 3 is null; pass --skip-bad to leave such rows out");
+        let refusal = read_all(&mut *source, 100).unwrap_err().at(Path::new("f"));
+        assert_eq!(refusal.to_string(), "f, row 9: value 3 is null, expected a number");
+        assert_eq!(refusal.hint(), Some(Hint::SkipBadRows));
         let path = fixture(&format!("all_null.{}", format.end()));
         assert!(refused(&path, format, None).starts_with("f, row 0: is null"));
         let why = message(format.open(&path, None, true).map(|_| ()).unwrap_err());
@@ -196,7 +199,7 @@ fn nulls_are_refused_or_left_out() {
 }
 
 #[test]
-fn bad_files_are_explained() {
+fn errors_name_what_was_expected_and_found() {
     for format in BOTH {
         let end = format.end();
         let why = |name: &str, column| refused(&fixture(&format!("{name}.{end}")), format, column);
@@ -207,12 +210,16 @@ fn bad_files_are_explained() {
         assert!(text.contains("has no column of vectors"), "{text}");
         assert!(text.ends_with("columns: \"id\" (i16)"), "{text}");
         let text = why("two", None);
-        assert!(text.contains("several columns of vectors; choose one with --column"), "{text}");
+        assert!(text.contains("several columns of vectors; columns: "), "{text}");
         assert!(text.contains("columns: \"vector\" (list of f32), \"other\" (list of"), "{text}");
         let text = why("two", Some("nothing"));
         assert!(text.contains("has no column \"nothing\"; columns: \"id\" (i16), \"ve"), "{text}");
         let text = why("two", Some("id"));
-        assert!(text.contains("column \"id\" is i16, not a list of numbers"), "{text}");
+        assert!(text.contains("column \"id\" is i16, expected a list of numbers"), "{text}");
+        for column in [None, Some("nothing"), Some("id")] {
+            let hint = error(&fixture(&format!("two.{end}")), format, column).hint();
+            assert_eq!(hint, Some(Hint::ChooseColumn));
+        }
         for column in ["vector", "other"] {
             let path = fixture(&format!("two.{end}"));
             let mut source = format.open(&path, Some(column), false).unwrap();
@@ -304,7 +311,7 @@ fn round_trips() {
 }
 
 #[test]
-fn sinks_take_only_whole_rows_of_their_kind() {
+fn sinks_refuse_partial_rows_and_other_element_types() {
     let dir = tempfile::tempdir().unwrap();
     for format in BOTH {
         let mut sink = format.sink(&dir.path().join("a"), Kind::F32, 3);
@@ -355,21 +362,21 @@ fn damage(format: Format, name: &str) {
 }
 
 #[test]
-fn damaged_parquet_is_survived() {
+fn damaged_parquet_never_panics() {
     for name in ["null_inside", "snappy", "dictionary", "page_v2", "split", "list_f16"] {
         damage(Format::Parquet, &format!("{name}.parquet"));
     }
 }
 
 #[test]
-fn damaged_packed_parquet_is_survived() {
+fn damaged_compressed_parquet_never_panics() {
     for name in ["none", "gzip", "lz4", "brotli", "zstd"] {
         damage(Format::Parquet, &format!("{name}.parquet"));
     }
 }
 
 #[test]
-fn damaged_arrow_is_survived() {
+fn damaged_arrow_never_panics() {
     for name in [
         "fixed.arrow",
         "null_inside.arrow",

@@ -1,12 +1,14 @@
 use super::*;
-use crate::text::tests::{drip, message, read_all, whole};
+use crate::batch::{Kind, Values};
+use crate::source::Shape;
+use crate::text::tests::{byte_by_byte, message, read_all, whole};
 use half::f16;
 use proptest::prelude::*;
 
 fn read(text: &[u8], delimiter: Option<u8>) -> Result<(usize, Vec<f32>), String> {
     let rows = read_all(open(whole(text), delimiter));
     // Compared by their text, in which NaN equals NaN.
-    let slow = read_all(open(drip(text), delimiter));
+    let slow = read_all(open(byte_by_byte(text), delimiter));
     assert_eq!(format!("{rows:?}"), format!("{slow:?}"));
     rows
 }
@@ -59,7 +61,7 @@ fn separators_and_names() {
 }
 
 #[test]
-fn what_is_not_finite_is_a_number() {
+fn nan_and_infinity_are_numbers() {
     let (dim, values) = read(b"nan,inf\n-INF,1e99\n", None).unwrap();
     assert_eq!(dim, 2);
     assert!(values[0].is_nan());
@@ -67,7 +69,7 @@ fn what_is_not_finite_is_a_number() {
 }
 
 #[test]
-fn fixtures_of_another_tool() {
+fn files_written_by_another_tool_are_read() {
     let expected: Vec<f32> = (0..35).map(|i| (37 * i % 101) as f32 / 4.0 - 10.0).collect();
     for text in [
         include_str!("../../tests/fixtures/numpy/plain.csv"),
@@ -79,7 +81,7 @@ fn fixtures_of_another_tool() {
 }
 
 #[test]
-fn faults_say_where() {
+fn faults_name_row_and_line() {
     refused("", "is empty");
     refused("\n\n# nothing\n", "is empty");
     refused("a,b\n", "no rows");
@@ -109,7 +111,7 @@ fn rows_that_are_too_wide() {
 }
 
 #[test]
-fn skips_and_limits() {
+fn rows_are_skipped_and_limited() {
     let text: String = (0..10).map(|i| format!("{i},0\n\n")).collect();
     let mut source = open(whole(text.as_bytes()), None).ok().unwrap();
     assert_eq!(source.shape(), Shape { dim: 2, kind: Kind::F32, rows: None });
@@ -130,7 +132,7 @@ fn skips_and_limits() {
 }
 
 #[test]
-fn writes_all_kinds() {
+fn every_element_type_is_written() {
     let check = |values: Values, text: &str| {
         assert_eq!(String::from_utf8(write(&values, 2, b',')).unwrap(), text);
     };

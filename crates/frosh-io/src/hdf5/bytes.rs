@@ -1,27 +1,27 @@
-//! Bytes of an HDF5 file: blocks of it, numbers in a block, and the checksum of newer blocks.
+//! Reads blocks of an HDF5 file, numbers in a block, and the checksum of a block.
 
 use crate::error::Fault;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-/// The address that means "nowhere".
-pub(super) const NOWHERE: u64 = u64::MAX;
+/// The undefined address: nothing is stored. As a size it means no limit.
+pub(super) const UNDEFINED: u64 = u64::MAX;
 
-/// The largest block of structure that is read: names of a group, or places of chunks.
+/// The largest metadata block that is read: names of a group, or addresses of chunks.
 const LARGEST: u64 = 1 << 26;
 
-/// The file, with addresses counted from its superblock.
+/// The file; addresses count from its superblock.
 pub(super) struct Input {
     file: File,
     base: u64,
     len: u64,
-    /// Bytes of structure that may still be read. No sound file has more structure than bytes, even if
-    /// parts are read a few times over; a damaged one may lead in circles.
+    /// Bytes of metadata that may still be read: a few times the file, as some blocks are read more than once.
+    /// Without a limit, a damaged file with circular references would be read without end.
     budget: u64,
 }
 
 impl Input {
-    /// The part of the file from `base` on.
+    /// The file from `base` on, which is the position of its superblock.
     pub(super) fn new(file: File, base: u64) -> Result<Self, Fault> {
         let len = file.metadata()?.len().saturating_sub(base);
         Ok(Self { file, base, len, budget: len.saturating_mul(4).saturating_add(1 << 16) })
@@ -32,17 +32,17 @@ impl Input {
         self.len
     }
 
-    /// Whether the file has all these bytes.
+    /// Whether these bytes are within the file.
     pub(super) fn has(&self, at: u64, len: u64) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    /// A block of structure; `what` is its name for messages.
+    /// Reads a metadata block; `what` is its name for messages.
     pub(super) fn block(&mut self, at: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
         if !self.has(at, len) {
-            return Err(damaged(what, "it lies beyond the end of the file"));
+            return Err(damaged(what, "it is beyond the end of the file"));
         }
-        // A file may be long without taking any room on the disk.
+        // A sparse file may be long without taking space on the disk.
         if len > LARGEST {
             return Err(damaged(
                 what,
@@ -58,17 +58,22 @@ impl Input {
         Ok(block)
     }
 
-    /// As `block`, for one that ends in a checksum: checks it and returns the rest.
-    pub(super) fn summed(&mut self, at: u64, len: u64, what: &str) -> Result<Vec<u8>, Fault> {
+    /// Reads a metadata block that ends with a checksum; verifies the checksum and removes it.
+    pub(super) fn checked_block(
+        &mut self,
+        at: u64,
+        len: u64,
+        what: &str,
+    ) -> Result<Vec<u8>, Fault> {
         let mut block = self.block(at, len, what)?;
         let sum = block.split_off(block.len().saturating_sub(4));
         if sum != checksum(&block).to_le_bytes() {
-            return Err(damaged(what, "its checksum does not fit its content"));
+            return Err(damaged(what, "its checksum does not match its content"));
         }
         Ok(block)
     }
 
-    /// Bytes of data.
+    /// Reads data.
     pub(super) fn fill(&mut self, at: u64, out: &mut [u8]) -> Result<(), Fault> {
         self.file.seek(SeekFrom::Start(self.base.saturating_add(at)))?;
         Ok(self.file.read_exact(out)?)
@@ -77,17 +82,17 @@ impl Input {
 
 /// The fault of a file that breaks the format's rules.
 pub(super) fn damaged(what: &str, why: &str) -> Fault {
-    Fault::File(format!("the HDF5 file is damaged or cut short, in {what}: {why}; make it again"))
+    Fault::file(format!("the HDF5 file is damaged or cut short, in {what}: {why}; make it again"))
 }
 
-/// The fault of a file that keeps the rules but goes beyond what is read here.
-pub(super) fn unread(what: impl std::fmt::Display) -> Fault {
-    Fault::File(format!(
-        "the HDF5 file uses {what}, which frosh does not read; rewrite it with h5repack or h5py"
+/// The fault of a file that uses an unsupported feature of the format.
+pub(super) fn unsupported(what: impl std::fmt::Display) -> Fault {
+    Fault::file(format!(
+        "the HDF5 file uses {what}, which is not supported; rewrite it with h5repack or h5py"
     ))
 }
 
-/// Reads numbers from a block, one after the other; all are little-endian.
+/// Parses little-endian numbers from a block, one after the other.
 pub(super) struct Cursor<'a> {
     left: &'a [u8],
     what: &'static str,
@@ -98,7 +103,7 @@ impl<'a> Cursor<'a> {
         Self { left: block, what }
     }
 
-    /// Bytes not read yet.
+    /// Number of bytes that are left.
     pub(super) fn left(&self) -> usize {
         self.left.len()
     }
@@ -117,7 +122,7 @@ impl<'a> Cursor<'a> {
         self.take(len).map(|_| ())
     }
 
-    /// A number of 0 to 8 bytes.
+    /// A number of `len` bytes, at most 8.
     pub(super) fn uint(&mut self, len: usize) -> Result<u64, Fault> {
         let bytes = self.take(len)?;
         Ok(bytes.iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte)))
@@ -139,7 +144,7 @@ impl<'a> Cursor<'a> {
         self.uint(8)
     }
 
-    /// The four letters that a structure begins with.
+    /// Checks the four letters that a structure begins with.
     pub(super) fn signature(&mut self, expected: &[u8; 4]) -> Result<(), Fault> {
         if self.take(4)? != expected {
             let why = format!("it does not begin with {}", expected.escape_ascii());
@@ -149,7 +154,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The checksum of newer structures: Bob Jenkins' hash "lookup3" of the bytes.
+/// The checksum of HDF5 metadata: Bob Jenkins' hash `lookup3`.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32);
     let [mut a, mut b, mut c] = [start; 3];
@@ -162,18 +167,19 @@ pub(super) fn checksum(bytes: &[u8]) -> u32 {
         b = b.wrapping_add(word(1));
         c = c.wrapping_add(word(2));
         if groups.peek().is_some() {
-            // Every group but the last is stirred in: three words in turn, six times.
+            // lookup3's `mix`, written as six steps that rotate the names of the three words.
             for turn in [4, 6, 8, 16, 19, 4] {
                 a = a.wrapping_sub(c) ^ c.rotate_left(turn);
                 c = c.wrapping_add(b);
                 [a, b, c] = [b, c, a];
             }
         } else {
+            // lookup3's `final`, in the same way.
             for turn in [14, 11, 25, 16, 4, 14, 24] {
                 c = (c ^ b).wrapping_sub(b.rotate_left(turn));
                 [a, b, c] = [b, c, a];
             }
-            // Seven turns leave the word changed last in `b`.
+            // After seven rotations the word that was changed last is in `b`.
             c = b;
         }
     }

@@ -1,16 +1,16 @@
-//! What the messages of a data set's header tell: its shape, its element type, where its values lie
-//! and through which filters they went.
+//! Parses the messages of a data set's header: its shape, its element type, its storage and its filters.
 
-use super::bytes::{Cursor, NOWHERE, damaged, unread};
+use super::bytes::{Cursor, UNDEFINED, damaged, unsupported};
 use super::header::{self, Message};
 use crate::batch::Kind;
 use crate::error::Fault;
+use crate::layout::{Layout, Stored};
 
 /// A data set's description.
 pub(super) struct Description {
-    /// Extent of every dimension now.
+    /// Current size of every dimension.
     pub(super) shape: Vec<u64>,
-    /// Extent that every dimension may grow to; all ones: any.
+    /// Largest size of every dimension; [`UNDEFINED`] is no limit.
     pub(super) limits: Vec<u64>,
     pub(super) element: Element,
 }
@@ -19,87 +19,44 @@ pub(super) struct Description {
 pub(super) struct Element {
     /// Its name for messages.
     pub(super) name: String,
-    /// How to read it, if it is one of the numbers that are read.
-    pub(super) number: Option<Number>,
+    /// How to read it, if it is supported.
+    pub(super) number: Option<Layout>,
 }
 
-/// A number as it is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Number {
-    pub(super) form: Form,
-    pub(super) big_endian: bool,
-}
-
-/// The stored numbers that can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Read as they are.
-    Same(Kind),
-    /// Widened to `f32`.
-    I16,
-    /// Widened to `f32`.
-    U16,
-    /// Widened to `f64`.
-    I32,
-    /// Widened to `f64`.
-    U32,
-}
-
-impl Form {
-    /// Bytes of one stored value.
-    pub(super) fn bytes(self) -> usize {
-        match self {
-            Form::Same(kind) => kind.bytes(),
-            Form::I16 | Form::U16 => 2,
-            Form::I32 | Form::U32 => 4,
-        }
-    }
-
-    /// The kind it is read as.
-    pub(super) fn kind(self) -> Kind {
-        match self {
-            Form::Same(kind) => kind,
-            Form::I16 | Form::U16 => Kind::F32,
-            Form::I32 | Form::U32 => Kind::F64,
-        }
-    }
-}
-
-/// Where the values lie.
-pub(super) enum Layout {
-    /// In the header itself.
+/// How the values are stored.
+pub(super) enum DataLayout {
+    /// In the object header.
     Compact(Vec<u8>),
-    /// In one piece of the file.
+    /// One after the other.
     Contiguous { at: u64, len: u64 },
-    /// In chunks of this shape, all of the same size.
-    Chunked { shape: Vec<u64>, index: Index, at: u64, plain_edges: bool },
+    /// In chunks of this shape. With `unfiltered_edges`, chunks that reach over the end of the data set are
+    /// not filtered.
+    Chunked { shape: Vec<u64>, index: ChunkIndex, at: u64, unfiltered_edges: bool },
 }
 
-/// How the chunks are found.
-pub(super) enum Index {
-    /// A tree of the older kind.
-    Tree,
-    /// There is but one; with filters, its stored size and the filters left out.
+/// How the addresses of chunks are stored.
+pub(super) enum ChunkIndex {
+    /// A B-tree of version 1.
+    BTree,
+    /// There is only one chunk; with filters, its stored size and filter mask.
     Single(Option<(u64, u32)>),
-    /// One behind the other.
+    /// Chunks are stored one after the other.
     Implicit,
-    /// A table of fixed length.
-    Fixed,
-    /// A table that can grow.
-    Growing,
+    FixedArray,
+    ExtensibleArray,
 }
 
-/// A step that chunks went through when they were written.
+/// A filter that was applied to chunks when they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     Deflate,
-    /// Bytes of the values regrouped: all first bytes, all second bytes, ...; with the bytes per value.
+    /// Transposes the bytes of values: all first bytes, then all second bytes, and so on. Holds the size of a value.
     Shuffle(usize),
     /// A checksum at the end.
     Fletcher32,
 }
 
-/// Reads shape and type; `None` if these are not the messages of a data set.
+/// Parses shape and element type; `None` if the object is not a data set.
 pub(super) fn description(messages: &[Message]) -> Result<Option<Description>, Fault> {
     if !messages.iter().any(|message| message.kind == header::LAYOUT) {
         return Ok(None);
@@ -115,18 +72,18 @@ pub(super) fn description(messages: &[Message]) -> Result<Option<Description>, F
     Ok(Some(Description { shape, limits, element }))
 }
 
-/// The shape, and the shape that it may grow to.
+/// The current and the largest shape.
 fn dataspace(body: &[u8]) -> Result<(Vec<u64>, Vec<u64>), Fault> {
     let mut cursor = Cursor::new(body, "a data set's shape");
     let (version, rank, flags) = (cursor.u8()?, cursor.u8()?, cursor.u8()?);
     match version {
         1 => cursor.skip(5)?,
         2 => cursor.skip(1)?,
-        _ => return Err(unread(format!("version {version} of data set shapes"))),
+        _ => return Err(unsupported(format!("version {version} of data set shapes"))),
     }
-    let mut extents = || (0..rank).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>();
-    let shape = extents()?;
-    let limits = if flags & 1 != 0 { extents()? } else { shape.clone() };
+    let mut sizes = || (0..rank).map(|_| cursor.u64()).collect::<Result<Vec<_>, _>>();
+    let shape = sizes()?;
+    let limits = if flags & 1 != 0 { sizes()? } else { shape.clone() };
     Ok((shape, limits))
 }
 
@@ -135,37 +92,37 @@ fn element(body: &[u8]) -> Result<Element, Fault> {
     let (class, flags) = (cursor.u8()? & 15, cursor.uint(3)?);
     let size = cursor.u32()?;
     let big_endian = flags & 1 != 0;
-    let (name, form) = match class {
+    let (name, stored) = match class {
         0 => {
             let signed = flags & 8 != 0;
             let (offset, bits) = (cursor.u16()?, cursor.u16()?);
-            let form = match (size, signed) {
-                // Numbers that fill only a part of their bytes are rare enough to be refused.
+            let stored = match (size, signed) {
+                // Integers that do not fill their bytes are not supported.
                 _ if offset != 0 || u32::from(bits) != size.saturating_mul(8) => None,
-                (1, true) => Some(Form::Same(Kind::I8)),
-                (1, false) => Some(Form::Same(Kind::U8)),
-                (2, true) => Some(Form::I16),
-                (2, false) => Some(Form::U16),
-                (4, true) => Some(Form::I32),
-                (4, false) => Some(Form::U32),
+                (1, true) => Some(Stored::As(Kind::I8)),
+                (1, false) => Some(Stored::As(Kind::U8)),
+                (2, true) => Some(Stored::I16),
+                (2, false) => Some(Stored::U16),
+                (4, true) => Some(Stored::I32),
+                (4, false) => Some(Stored::U32),
                 _ => None,
             };
-            (format!("{}{bits}", if signed { 'i' } else { 'u' }), form)
+            (format!("{}{bits}", if signed { 'i' } else { 'u' }), stored)
         }
         1 => {
             let (offset, bits) = (cursor.u16()?, cursor.u16()?);
             let fields = (cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u32()?);
-            // Place and size of the exponent, place and size of the mantissa, bias: as IEEE 754 has
-            // them. Bit 6 of the flags marks the VAX's order of bytes.
-            let form = match (size, fields) {
+            // Position and size of the exponent, position and size of the mantissa, bias: those of IEEE 754.
+            // Bit 6 of the flags marks VAX byte order.
+            let stored = match (size, fields) {
                 _ if offset != 0 || flags & 64 != 0 => None,
-                (2, (10, 5, 0, 10, 15)) => Some(Form::Same(Kind::F16)),
-                (4, (23, 8, 0, 23, 127)) => Some(Form::Same(Kind::F32)),
-                (8, (52, 11, 0, 52, 1023)) => Some(Form::Same(Kind::F64)),
+                (2, (10, 5, 0, 10, 15)) => Some(Stored::As(Kind::F16)),
+                (4, (23, 8, 0, 23, 127)) => Some(Stored::As(Kind::F32)),
+                (8, (52, 11, 0, 52, 1023)) => Some(Stored::As(Kind::F64)),
                 _ => None,
             };
-            let odd = if form.is_none() && size <= 8 { " of an unusual form" } else { "" };
-            (format!("f{bits}{odd}"), form)
+            let odd = if stored.is_none() && size <= 8 { " of an unusual form" } else { "" };
+            (format!("f{bits}{odd}"), stored)
         }
         other => {
             let names = [
@@ -184,87 +141,96 @@ fn element(body: &[u8]) -> Result<Element, Fault> {
             (name.to_string(), None)
         }
     };
-    Ok(Element { name, number: form.map(|form| Number { form, big_endian }) })
+    Ok(Element { name, number: stored.map(|stored| Layout { stored, big_endian }) })
 }
 
-/// Reads where the values lie.
-pub(super) fn layout(messages: &[Message]) -> Result<Layout, Fault> {
+/// Parses how the values are stored.
+pub(super) fn data_layout(messages: &[Message]) -> Result<DataLayout, Fault> {
     if messages.iter().any(|message| message.kind == header::EXTERNAL) {
-        return Err(unread("values kept in other files"));
+        return Err(unsupported("external storage (values in other files)"));
     }
     let what = "a data set's layout";
     let body = header::find(messages, header::LAYOUT)?;
     let mut cursor = Cursor::new(body.unwrap_or_default(), what);
     let version = cursor.u8()?;
     if matches!(version, 1 | 2) {
-        return older_layout(cursor);
+        return data_layout_before_3(cursor);
     }
     let class = cursor.u8()?;
     match (version, class) {
         (3..=5, 0) => {
             let len = cursor.u16()?;
-            Ok(Layout::Compact(cursor.take(len.into())?.to_vec()))
+            Ok(DataLayout::Compact(cursor.take(len.into())?.to_vec()))
         }
-        (3..=5, 1) => Ok(Layout::Contiguous { at: cursor.u64()?, len: cursor.u64()? }),
+        (3..=5, 1) => Ok(DataLayout::Contiguous { at: cursor.u64()?, len: cursor.u64()? }),
         (3, 2) => {
             let rank = cursor.u8()?;
             let at = cursor.u64()?;
-            // The last extent is the size of a value.
+            // The last size is that of a value.
             let shape = (1..rank).map(|_| cursor.uint(4)).collect::<Result<_, _>>()?;
-            Ok(Layout::Chunked { shape, index: Index::Tree, at, plain_edges: false })
+            Ok(DataLayout::Chunked { shape, index: ChunkIndex::BTree, at, unfiltered_edges: false })
         }
         (4 | 5, 2) => {
             let (flags, rank, width) = (cursor.u8()?, cursor.u8()?, cursor.u8()?);
             if !(1..=8).contains(&width) {
-                return Err(damaged(what, "extents of chunks have no or too many bytes"));
+                return Err(damaged(what, "sizes of chunks have no or too many bytes"));
             }
             let shape = (1..rank).map(|_| cursor.uint(width.into())).collect::<Result<_, _>>()?;
             cursor.skip(width.into())?;
             let index = match cursor.u8()? {
-                1 if flags & 2 != 0 => Index::Single(Some((cursor.u64()?, cursor.u32()?))),
-                1 => Index::Single(None),
-                2 => Index::Implicit,
+                1 if flags & 2 != 0 => ChunkIndex::Single(Some((cursor.u64()?, cursor.u32()?))),
+                1 => ChunkIndex::Single(None),
+                2 => ChunkIndex::Implicit,
                 3 => {
                     cursor.skip(1)?;
-                    Index::Fixed
+                    ChunkIndex::FixedArray
                 }
                 4 => {
                     cursor.skip(5)?;
-                    Index::Growing
+                    ChunkIndex::ExtensibleArray
                 }
-                5 => return Err(unread("chunks that can grow both ways in the newer form")),
-                other => return Err(unread(format!("chunk index {other}"))),
+                5 => {
+                    return Err(unsupported(
+                        "a chunk index for data sets that can grow in both dimensions (B-tree version 2)",
+                    ));
+                }
+                other => return Err(unsupported(format!("chunk index {other}"))),
             };
-            Ok(Layout::Chunked { shape, index, at: cursor.u64()?, plain_edges: flags & 1 != 0 })
+            Ok(DataLayout::Chunked {
+                shape,
+                index,
+                at: cursor.u64()?,
+                unfiltered_edges: flags & 1 != 0,
+            })
         }
-        (4 | 5, 3) => Err(unread("a virtual data set, put together from others")),
-        _ => Err(unread(format!("version {version}, class {class} of data set layouts"))),
+        (4 | 5, 3) => Err(unsupported("a virtual data set")),
+        _ => Err(unsupported(format!("version {version}, class {class} of data set layouts"))),
     }
 }
 
 /// Versions 1 and 2, which HDF5 wrote before 1.6.3.
-fn older_layout(mut cursor: Cursor<'_>) -> Result<Layout, Fault> {
-    let (extents, class) = (cursor.u8()?, cursor.u8()?);
+fn data_layout_before_3(mut cursor: Cursor<'_>) -> Result<DataLayout, Fault> {
+    let (rank, class) = (cursor.u8()?, cursor.u8()?);
     cursor.skip(5)?;
-    let at = if class == 0 { NOWHERE } else { cursor.u64()? };
-    let mut shape = (0..extents).map(|_| cursor.uint(4)).collect::<Result<Vec<_>, _>>()?;
+    let at = if class == 0 { UNDEFINED } else { cursor.u64()? };
+    let mut shape = (0..rank).map(|_| cursor.uint(4)).collect::<Result<Vec<_>, _>>()?;
     match class {
         0 => {
             let len = cursor.u32()?;
-            Ok(Layout::Compact(cursor.take(len as usize)?.to_vec()))
+            Ok(DataLayout::Compact(cursor.take(len as usize)?.to_vec()))
         }
-        // How long it is, only the shape tells.
-        1 => Ok(Layout::Contiguous { at, len: u64::MAX }),
+        // The length is not stored: it follows from the shape.
+        1 => Ok(DataLayout::Contiguous { at, len: u64::MAX }),
         2 => {
-            // The last extent is the size of a value.
+            // The last size is that of a value.
             shape.pop();
-            Ok(Layout::Chunked { shape, index: Index::Tree, at, plain_edges: false })
+            Ok(DataLayout::Chunked { shape, index: ChunkIndex::BTree, at, unfiltered_edges: false })
         }
-        _ => Err(unread(format!("class {class} of the older data set layouts"))),
+        _ => Err(unsupported(format!("class {class} of the older data set layouts"))),
     }
 }
 
-/// Reads the filters, in the order they were applied.
+/// Parses the filters, in the order in which they were applied.
 pub(super) fn filters(messages: &[Message]) -> Result<Vec<Filter>, Fault> {
     let Some(body) = header::find(messages, header::FILTERS)? else { return Ok(Vec::new()) };
     let mut cursor = Cursor::new(body, "a data set's filters");
@@ -272,18 +238,18 @@ pub(super) fn filters(messages: &[Message]) -> Result<Vec<Filter>, Fault> {
     match version {
         1 => cursor.skip(6)?,
         2 => {}
-        _ => return Err(unread(format!("version {version} of filter lists"))),
+        _ => return Err(unsupported(format!("version {version} of filter lists"))),
     }
     let mut filters = Vec::new();
     for _ in 0..count {
         let id = cursor.u16()?;
-        // In version 2, filters that everyone knows have no name.
+        // In version 2, filters that HDF5 defines have no name.
         let name = if version == 1 || id >= 256 { cursor.u16()? } else { 0 };
         cursor.skip(2)?;
         let values = cursor.u16()?;
         cursor.skip(name.into())?;
         let values = (0..values).map(|_| cursor.u32()).collect::<Result<Vec<_>, _>>()?;
-        // Version 1 keeps to multiples of 8 bytes; its names have that length already.
+        // Version 1 pads to multiples of 8 bytes; names are padded already.
         if version == 1 && values.len() % 2 == 1 {
             cursor.skip(4)?;
         }
@@ -300,7 +266,7 @@ pub(super) fn filters(messages: &[Message]) -> Result<Vec<Filter>, Fault> {
                     (32001, "Blosc"),
                 ];
                 let name = names.iter().find(|known| known.0 == id).map_or("", |known| known.1);
-                return Err(unread(format!("the compression filter {id} {name}").trim_end()));
+                return Err(unsupported(format!("the compression filter {id} {name}").trim_end()));
             }
         });
     }

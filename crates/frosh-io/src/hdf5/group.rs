@@ -1,14 +1,14 @@
-//! Groups, the folders inside a file: symbol tables in older files, link messages in newer ones.
+//! Groups, the folders in a file: symbol tables in older files, link messages in newer ones.
 
-use super::bytes::{Cursor, Input, NOWHERE, damaged, unread};
+use super::bytes::{Cursor, Input, UNDEFINED, damaged, unsupported};
 use super::header::{self, Message};
 use crate::error::Fault;
 
-/// Bytes of a name, at most.
+/// Longest name, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// The names in a group and the addresses of their object headers, in order of the names. Links to
-/// names and to other files are left out: they lead to no object of their own.
+/// The names in a group and the addresses of their object headers, in order of the names. Soft and external
+/// links are left out.
 pub(super) fn members(
     input: &mut Input,
     messages: &[Message],
@@ -22,8 +22,8 @@ pub(super) fn members(
         cursor.skip(1)?;
         let flags = cursor.u8()?;
         cursor.skip(if flags & 1 != 0 { 8 } else { 0 })?;
-        if cursor.u64()? != NOWHERE {
-            return Err(unread("a group with many members in the newer form (dense links)"));
+        if cursor.u64()? != UNDEFINED {
+            return Err(unsupported("a group with many members (dense links)"));
         }
     }
     for message in messages.iter().filter(|message| message.kind == header::LINK) {
@@ -39,13 +39,13 @@ pub(super) fn is_group(messages: &[Message]) -> bool {
     messages.iter().any(|message| matches!(message.kind, SYMBOLS | LINK_INFO | LINK))
 }
 
-/// A link message; `None` for links to names and other files.
+/// Parses a link message; `None` for soft and external links.
 fn link(body: &[u8]) -> Result<Option<(String, u64)>, Fault> {
     let mut cursor = Cursor::new(body, "a link");
     cursor.skip(1)?;
     let flags = cursor.u8()?;
     let kind = if flags & 8 != 0 { cursor.u8()? } else { 0 };
-    // The order of creation, then the character set, if they are there.
+    // Optional: creation order and character set.
     cursor.skip(if flags & 4 != 0 { 8 } else { 0 })?;
     cursor.skip(if flags & 16 != 0 { 1 } else { 0 })?;
     let len = cursor.uint(1 << (flags & 3))?;
@@ -56,7 +56,7 @@ fn link(body: &[u8]) -> Result<Option<(String, u64)>, Fault> {
     Ok(Some((text(name)?, cursor.u64()?)))
 }
 
-/// A name. The limit keeps damaged files, in which names may overlap, from taking much memory.
+/// Parses a name. Its length is limited because names of a damaged file may overlap and take much memory.
 fn text(name: &[u8]) -> Result<String, Fault> {
     if name.len() > MAX_NAME {
         return Err(damaged("a group", "a name is longer than 1,024 bytes"));
@@ -64,7 +64,7 @@ fn text(name: &[u8]) -> Result<String, Fault> {
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
-/// A symbol table: a tree of nodes with up to a few entries each, and a heap with the names.
+/// Parses a symbol table: a B-tree of nodes with entries, and a heap with the names.
 fn symbols(input: &mut Input, body: &[u8], found: &mut Vec<(String, u64)>) -> Result<(), Fault> {
     let mut cursor = Cursor::new(body, "a symbol table");
     let (tree, heap) = (cursor.u64()?, cursor.u64()?);
@@ -79,7 +79,7 @@ fn symbols(input: &mut Input, body: &[u8], found: &mut Vec<(String, u64)>) -> Re
     let names = input.block(cursor.u64()?, len, what)?;
 
     let mut nodes = Vec::new();
-    leaves(input, tree, 0, 8, |_, child| {
+    btree_leaves(input, tree, 0, 8, |_, child| {
         nodes.push(child);
         Ok(())
     })?;
@@ -96,9 +96,9 @@ fn symbols(input: &mut Input, body: &[u8], found: &mut Vec<(String, u64)>) -> Re
             let (name, object, cached) = (cursor.u64()?, cursor.u64()?, cursor.u32()?);
             cursor.skip(20)?;
             let name = usize::try_from(name).ok().and_then(|from| names.get(from..));
-            let name = name.ok_or_else(|| damaged(what, "a name lies outside of the heap"))?;
+            let name = name.ok_or_else(|| damaged(what, "a name is outside of the heap"))?;
             let name = text(name.split(|&byte| byte == 0).next().unwrap_or_default())?;
-            // 2 marks a link to a name.
+            // 2 marks a soft link.
             if cached != 2 {
                 found.push((name, object));
             }
@@ -107,17 +107,17 @@ fn symbols(input: &mut Input, body: &[u8], found: &mut Vec<(String, u64)>) -> Re
     Ok(())
 }
 
-/// Walks a tree of the older kind (version 1): `visit` gets the key before each child of the lowest
-/// level, and that child's address. `kind` is 0 for groups, 1 for chunks.
-pub(super) fn leaves(
+/// Walks a B-tree of version 1. Calls `visit` with the key and the address of each entry of its leaves. `kind`
+/// is 0 for groups, 1 for chunks.
+pub(super) fn btree_leaves(
     input: &mut Input,
     root: u64,
     kind: u8,
     key: usize,
     mut visit: impl FnMut(&[u8], u64) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
-    let what = "a tree of addresses";
-    // Addresses with the level they must be of; any level will do for the root.
+    let what = "a B-tree";
+    // Addresses of nodes, and their expected level; the root may have any level.
     let mut nodes = vec![(root, None)];
     while let Some((at, expected)) = nodes.pop() {
         let head = input.block(at, 24, what)?;

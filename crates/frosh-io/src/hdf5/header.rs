@@ -1,14 +1,14 @@
-//! The superblock, where a file begins, and object headers: the lists of messages which describe groups
-//! and data sets.
+//! The superblock, with which a file begins, and object headers: lists of messages that describe groups and
+//! data sets.
 
-use super::bytes::{Cursor, Input, NOWHERE, damaged, unread};
+use super::bytes::{Cursor, Input, UNDEFINED, damaged, unsupported};
 use crate::error::Fault;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 pub(super) const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
-// The messages that matter here.
+// The types of messages that are parsed here.
 pub(super) const DATASPACE: u16 = 0x01;
 pub(super) const LINK_INFO: u16 = 0x02;
 pub(super) const DATATYPE: u16 = 0x03;
@@ -19,10 +19,10 @@ pub(super) const FILTERS: u16 = 0x0b;
 const CONTINUATION: u16 = 0x10;
 pub(super) const SYMBOLS: u16 = 0x11;
 
-/// The message's content lies elsewhere.
+/// Flag: the message is stored elsewhere.
 const SHARED: u8 = 2;
 
-/// Blocks of one object header, at most: sound files have a handful.
+/// Most blocks of one object header; real files have a handful.
 const MAX_BLOCKS: usize = 4096;
 
 /// One message of an object header.
@@ -32,15 +32,16 @@ pub(super) struct Message {
     pub(super) body: Vec<u8>,
 }
 
-/// Finds the superblock: returns the file, and the address of the root group's header.
+/// Parses the superblock. Returns the file and the address of the root group's header.
 pub(super) fn open(mut file: File) -> Result<(Input, u64), Fault> {
     let len = file.metadata()?.len();
-    // It stands at the start, or after a block for the user of 512 bytes, 1,024, 2,048, ...
+    // It is at the start, or behind a user block of 512, 1,024, 2,048, ... bytes.
     let mut base = 0;
     loop {
         let mut head = [0; 8];
         if len.saturating_sub(base) < 8 {
-            let why = "is no HDF5 file: no HDF5 signature was found; check the path and the format";
+            let why =
+                "is not an HDF5 file: no HDF5 signature was found; check the path and the format";
             return Err(why.into());
         }
         file.seek(SeekFrom::Start(base))?;
@@ -55,7 +56,7 @@ pub(super) fn open(mut file: File) -> Result<(Input, u64), Fault> {
     let version = input.block(8, 1, what)?[0];
     let (sizes, end, root) = match version {
         0 | 1 => {
-            // Version 1 has four bytes more before the addresses.
+            // Version 1 has four more bytes before the addresses.
             let extra = 4 * usize::from(version);
             let block = input.block(0, 80 + extra as u64, what)?;
             let mut at = Cursor::new(&block, what);
@@ -68,41 +69,42 @@ pub(super) fn open(mut file: File) -> Result<(Input, u64), Fault> {
         }
         2 | 3 => {
             let sizes = input.block(9, 2, what)?;
-            // With other sizes its checksum stands elsewhere.
-            let block = if sizes == [8, 8] { input.summed(0, 48, what)? } else { vec![0; 44] };
+            // With other sizes, which are refused below, the checksum is elsewhere.
+            let block =
+                if sizes == [8, 8] { input.checked_block(0, 48, what)? } else { vec![0; 44] };
             let mut at = Cursor::new(&block, what);
             at.skip(28)?;
             (sizes, at.u64()?, at.u64()?)
         }
-        _ => return Err(unread(format!("version {version} of the file format"))),
+        _ => return Err(unsupported(format!("version {version} of the file format"))),
     };
     if sizes != [8, 8] {
         let found = format!("addresses of {} bytes and lengths of {}", sizes[0], sizes[1]);
-        return Err(unread(format!("{found} instead of 8")));
+        return Err(unsupported(format!("{found} instead of 8")));
     }
-    // The stored end counts from the superblock in some files, from the start of the file in others.
-    let has = input.len();
-    if end.saturating_sub(base) > has {
-        return Err(Fault::File(format!(
-            "is cut short: its HDF5 superblock tells of {end} bytes, the file has {}; copy it again",
-            has + base
+    // In some files the stored end counts from the superblock, in others from the start of the file.
+    let len = input.len();
+    if end.saturating_sub(base) > len {
+        return Err(Fault::file(format!(
+            "is cut short: its HDF5 superblock says {end} bytes, the file has {}; copy it again",
+            len + base
         )));
     }
     Ok((input, root))
 }
 
-/// The messages of the object header at an address.
+/// Parses the messages of the object header at an address.
 pub(super) fn messages(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
     let what = "an object header";
-    if at == NOWHERE {
+    if at == UNDEFINED {
         return Err(damaged(what, "it has no address"));
     }
     let start = input.block(at, 5, what)?;
-    if start.starts_with(b"OHDR") { newer(input, at) } else { older(input, at) }
+    if start.starts_with(b"OHDR") { messages_v2(input, at) } else { messages_v1(input, at) }
 }
 
-/// Version 1: messages in blocks without checksums.
-fn older(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
+/// Version 1: blocks without checksums.
+fn messages_v1(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
     let what = "an object header";
     let prefix = input.block(at, 16, what)?;
     if prefix[0] != 1 {
@@ -118,7 +120,7 @@ fn older(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
         while cursor.left() >= 8 {
             let (kind, size, flags) = (cursor.u16()?, cursor.u16()?, cursor.u8()?);
             cursor.skip(3)?;
-            keep(kind, flags, cursor.take(size.into())?, &mut found, &mut blocks)?;
+            add_message(kind, flags, cursor.take(size.into())?, &mut found, &mut blocks)?;
         }
         next += 1;
     }
@@ -126,14 +128,14 @@ fn older(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
 }
 
 /// Version 2: blocks begin with a signature and end with a checksum.
-fn newer(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
+fn messages_v2(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
     let what = "an object header";
     let prefix = input.block(at, 6, what)?;
     let (version, flags) = (prefix[4], prefix[5]);
     if version != 2 {
         return Err(damaged(what, &format!("its version is {version}, expected 1 or 2")));
     }
-    // Times, and limits for attributes, which do not matter here, may come before the size.
+    // Optional: time stamps and limits for attributes, which are not used here.
     let skipped = 6 + 16 * u64::from(flags >> 5 & 1) + 4 * u64::from(flags >> 4 & 1);
     let size_bytes = 1 << (flags & 3);
     let size = input.block(at.saturating_add(skipped), size_bytes, what)?;
@@ -145,27 +147,33 @@ fn newer(input: &mut Input, at: u64) -> Result<Vec<Message>, Fault> {
     let mut blocks = vec![(at, len)];
     let mut next = 0;
     while let Some(&(at, len)) = blocks.get(next) {
-        let block = input.summed(at, len, what)?;
+        let block = input.checked_block(at, len, what)?;
         let mut cursor = Cursor::new(&block, what);
         if next == 0 {
             cursor.skip(before)?;
         } else {
             cursor.signature(b"OCHK")?;
         }
-        // A message's own header; fewer bytes at the end are a gap.
-        let own = 4 + 2 * usize::from(flags >> 2 & 1);
-        while cursor.left() >= own {
+        // Size of a message's header. Fewer bytes at the end of a block are unused.
+        let header_len = 4 + 2 * usize::from(flags >> 2 & 1);
+        while cursor.left() >= header_len {
             let (kind, size, message_flags) = (cursor.u8()?, cursor.u16()?, cursor.u8()?);
-            cursor.skip(own - 4)?;
-            keep(kind.into(), message_flags, cursor.take(size.into())?, &mut found, &mut blocks)?;
+            cursor.skip(header_len - 4)?;
+            add_message(
+                kind.into(),
+                message_flags,
+                cursor.take(size.into())?,
+                &mut found,
+                &mut blocks,
+            )?;
         }
         next += 1;
     }
     Ok(found)
 }
 
-/// Keeps a message if it matters; a continuation becomes one more block to read.
-fn keep(
+/// Adds a message to `found` if its type is parsed here; a continuation adds a block.
+fn add_message(
     kind: u16,
     flags: u8,
     body: &[u8],
@@ -188,11 +196,11 @@ fn keep(
     Ok(())
 }
 
-/// The content of the message of a kind, if the object has one.
+/// The content of the first message of this type, if there is one.
 pub(super) fn find(messages: &[Message], kind: u16) -> Result<Option<&[u8]>, Fault> {
     match messages.iter().find(|message| message.kind == kind) {
         Some(message) if message.flags & SHARED != 0 => {
-            Err(unread("a named data type or another shared message"))
+            Err(unsupported("a named data type or another shared message"))
         }
         Some(message) => Ok(Some(&message.body)),
         None => Ok(None),

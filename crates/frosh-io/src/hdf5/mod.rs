@@ -1,32 +1,31 @@
-//! HDF5 files (`.h5`, `.hdf5`), as h5py writes them and ann-benchmarks shares them.
+//! HDF5 files (`.h5`, `.hdf5`), as h5py writes them and ann-benchmarks publishes them.
 //!
 //! An HDF5 file is a tree of groups, with data sets as its leaves; a two-dimensional data set of numbers
-//! is read as rows of vectors. The parts that are read:
-//! - the superblock, at the start: versions 0 to 3, also behind a user block; addresses of 8 bytes;
-//! - object headers, versions 1 and 2: lists of messages that describe a group or a data set;
-//! - groups as symbol tables (a tree and a heap of names) or as link messages;
-//! - numbers: `f16`, `f32`, `f64`, `u8`, `i8`, and 16- and 32-bit integers, which are widened; of either
-//!   order of bytes;
-//! - values in the header, in one piece, or in chunks found by a tree (version 1), singly, in sequence, in
-//!   a fixed or in a growing table;
-//! - chunks filtered with gzip, shuffle and Fletcher's checksum.
+//! is read as rows of vectors. Supported are:
+//! - the superblock, versions 0 to 3, also behind a user block; addresses of 8 bytes (`header.rs`);
+//! - object headers, versions 1 and 2: lists of messages that describe a group or a data set (`header.rs`);
+//! - groups as symbol tables (a B-tree and a heap of names) or as link messages (`group.rs`);
+//! - numbers of either byte order: `f16`, `f32`, `f64`, `u8`, `i8`, and 16- and 32-bit integers, which are
+//!   widened (`describe.rs`);
+//! - compact, contiguous and chunked storage (`storage.rs`), with these chunk indexes: B-tree version 1,
+//!   single chunk, implicit, fixed array, extensible array (`chunk_index.rs`);
+//! - the filters gzip, shuffle and Fletcher32 (`storage.rs`).
 //!
-//! All else is refused with a message that names it: other filters, groups of many members in the newest
-//! form, chunks of data sets that can grow both ways in the newest form, named types, virtual data sets,
-//! values in other files, rows that were never written. Checksums of structures are checked where they
-//! have one.
+//! All else is refused with a message that names it: other filters, groups with dense links, B-tree
+//! version 2 (data sets that can grow in both dimensions), named types, virtual data sets, external
+//! storage, rows that were never written. Checksums of structures are verified.
 //!
-//! Cost: values in one piece are read straight into the batch, and skipping is free. With chunks, the list
-//! of all chunks (40 bytes each) is held, and, with filters, one row of unpacked chunks; each chunk is
-//! unpacked once, and not at all if all its rows are skipped.
+//! Cost: contiguous values are read straight into the batch, and skipping is free. With chunks, the list
+//! of all chunks (40 bytes each) is in memory and, with filters, one row of decoded chunks; each chunk is
+//! decoded once, and not at all if all its rows are skipped.
 //!
-//! Written are files with one data set in one piece, in the format of HDF5 1.8 and later.
+//! Files are written with one contiguous data set, in the format of HDF5 1.8 and later.
 
 mod bytes;
+mod chunk_index;
 mod describe;
 mod group;
 mod header;
-mod index;
 mod sink;
 mod source;
 mod storage;
@@ -36,23 +35,23 @@ mod tests;
 pub(crate) use sink::sink;
 pub(crate) use source::Hdf5Source;
 
-use crate::error::Fault;
+use crate::error::{Fault, Hint};
 use bytes::{Input, damaged};
 use describe::Description;
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 
-/// The data set that is read unless another is asked for.
-const USUAL: &str = "train";
+/// The data set that is read by default: the name that ann-benchmarks uses.
+const DEFAULT_DATASET: &str = "train";
 
-/// Groups and data sets of a file that are looked at, at most.
+/// Most groups and data sets of a file that are listed.
 const MAX_OBJECTS: usize = 100_000;
 
-/// Bytes of a data set's path inside the file, at most.
+/// Longest path of a data set in the file, in bytes.
 const MAX_PATH: usize = 4096;
 
-/// A data set that was found.
+/// A data set and its description.
 struct Found {
     name: String,
     /// Address of its object header.
@@ -61,12 +60,12 @@ struct Found {
 }
 
 impl Found {
-    /// Whether its rows can be read: two dimensions, numbers of a kind that is known.
+    /// Whether its rows can be read: two dimensions and a supported element type.
     fn readable(&self) -> bool {
         self.description.shape.len() == 2 && self.description.element.number.is_some()
     }
 
-    /// For messages, for example `train (1000 x 128, f32)`.
+    /// A summary for messages, such as `train (1000 x 128, f32)`.
     fn summary(&self) -> String {
         let shape: Vec<_> = self.description.shape.iter().map(u64::to_string).collect();
         let shape = if shape.is_empty() { "one value".into() } else { shape.join(" x ") };
@@ -74,7 +73,7 @@ impl Found {
     }
 }
 
-/// Opens a data set by its path inside the file, such as `train` or `group/train`; without one, `train`,
+/// Opens a data set by its path in the file, such as `train` or `group/train`. The default is `train`, or
 /// else the only data set that can be read.
 pub(crate) fn open(path: &Path, dataset: Option<&str>) -> Result<Hdf5Source, Fault> {
     let (mut input, root) = header::open(File::open(path)?)?;
@@ -83,12 +82,11 @@ pub(crate) fn open(path: &Path, dataset: Option<&str>) -> Result<Hdf5Source, Fau
             Some(found) => found,
             None => {
                 let all = list(&walk(&mut input, root)?);
-                return Err(Fault::File(format!(
-                    "has no data set `{name}`; it has {all}; choose one with --dataset"
-                )));
+                return Err(Fault::file(format!("has no data set `{name}`; it has {all}"))
+                    .hint(Hint::ChooseDataset));
             }
         },
-        None => match lookup(&mut input, root, USUAL)? {
+        None => match lookup(&mut input, root, DEFAULT_DATASET)? {
             Some(found) => found,
             None => only(walk(&mut input, root)?)?,
         },
@@ -103,22 +101,23 @@ pub(crate) fn names(path: &Path) -> Result<Vec<(String, Vec<u64>, String)>, Faul
     Ok(all.map(|f| (f.name, f.description.shape, f.description.element.name)).collect())
 }
 
-/// The only one that can be read.
+/// The only data set that can be read.
 fn only(all: Vec<Found>) -> Result<Found, Fault> {
     let summary = list(&all);
     let mut readable = all.into_iter().filter(Found::readable);
     match (readable.next(), readable.next()) {
         (Some(found), None) => Ok(found),
-        (None, _) => Err(Fault::File(format!(
+        (None, _) => Err(Fault::file(format!(
             "has no two-dimensional data set of numbers (of at most 32 bits, or f64); it has {summary}"
         ))),
-        (Some(_), Some(_)) => Err(Fault::File(format!(
-            "has several data sets and none is called `{USUAL}`: {summary}; choose one with --dataset"
-        ))),
+        (Some(_), Some(_)) => Err(Fault::file(format!(
+            "has several data sets and none is called `{DEFAULT_DATASET}`: {summary}"
+        ))
+        .hint(Hint::ChooseDataset)),
     }
 }
 
-/// The data sets in a sentence.
+/// The first data sets, for messages.
 fn list(all: &[Found]) -> String {
     const SHOWN: usize = 20;
     let mut list: Vec<_> = all.iter().take(SHOWN).map(Found::summary).collect();
@@ -146,8 +145,8 @@ fn lookup(input: &mut Input, root: u64, path: &str) -> Result<Option<Found>, Fau
     Ok(description.map(|description| Found { name: path.into(), at, description }))
 }
 
-/// All data sets, in order of their names within each group. A group that can be reached in several ways
-/// is looked into once.
+/// All data sets, in order of their names within each group. A group with several links to it is listed
+/// once.
 fn walk(input: &mut Input, root: u64) -> Result<Vec<Found>, Fault> {
     let mut found = Vec::new();
     let mut groups = HashSet::new();
@@ -163,7 +162,7 @@ fn walk(input: &mut Input, root: u64) -> Result<Vec<Found>, Fault> {
             if seen > MAX_OBJECTS || name.len() > MAX_PATH {
                 return Err(damaged("a group", "there are too many groups and data sets"));
             }
-            // The last one is taken first.
+            // In reverse, because the last one is popped first.
             for (member, at) in members.into_iter().rev() {
                 let slash = if name.is_empty() { "" } else { "/" };
                 todo.push((format!("{name}{slash}{member}"), at));

@@ -1,8 +1,8 @@
-//! Writes one data set: headers of a fixed size, then the rows in one piece.
+//! Writes one contiguous data set: headers of a fixed size, then the rows.
 //!
-//! Until the end there are zeros in place of the headers, so that a file cut short is no HDF5 file.
+//! The headers are zeros until the end, so that an unfinished file is not taken for an HDF5 file.
 
-use super::bytes::{NOWHERE, checksum};
+use super::bytes::{UNDEFINED, checksum};
 use super::header::{DATASPACE, DATATYPE, LAYOUT, LINK, LINK_INFO, SIGNATURE};
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
@@ -10,16 +10,16 @@ use crate::source::{MAX_DIM, Sink};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
-/// Bytes of a superblock of version 2.
+/// Size of a superblock of version 2.
 const SUPERBLOCK: usize = 48;
 
-/// Rows begin at a multiple of this, which suits programs that map the file into memory.
+/// Alignment of the first row, for programs that map the file into memory.
 const ALIGN: usize = 64;
 
-/// Bytes of the data set's name and the groups before it, at most.
+/// Longest path of the data set, in bytes.
 const MAX_NAME: usize = 4096;
 
-/// Messages that only the writer needs.
+// Types of messages that only the writer uses.
 const FILL: u16 = 0x05;
 const GROUP_INFO: u16 = 0x0a;
 
@@ -27,13 +27,13 @@ struct Hdf5Sink {
     file: File,
     kind: Kind,
     dim: usize,
-    /// The data set's name, after the groups that it is in.
+    /// The names of the groups and of the data set.
     path: Vec<String>,
     /// Bytes of rows so far.
     written: u64,
 }
 
-/// Writes to an empty file, a data set of this name; slashes in it make groups.
+/// Writes a data set with this path to an empty file; slashes separate groups.
 pub(crate) fn sink(
     file: File,
     kind: Kind,
@@ -47,13 +47,13 @@ pub(crate) fn sink(
         || dataset.contains('\0')
         || path.iter().any(|name| name == ".")
     {
-        return Err(Fault::File(format!(
+        return Err(Fault::file(format!(
             "a data set cannot be called `{}`; choose a name such as `train`",
             dataset.escape_debug()
         )));
     }
     if !(1..=MAX_DIM).contains(&dim) {
-        return Err(Fault::File(format!("rows have {dim} values, expected 1 to {MAX_DIM}")));
+        return Err(Fault::file(format!("rows have {dim} values, expected 1 to {MAX_DIM}")));
     }
     let mut sink = Hdf5Sink { file, kind, dim, path, written: 0 };
     let room = vec![0; sink.headers().len()];
@@ -78,7 +78,7 @@ impl Sink for Hdf5Sink {
 }
 
 impl Hdf5Sink {
-    /// All that comes before the rows; its length does not depend on their number.
+    /// All bytes before the rows; their number does not depend on the number of rows.
     fn headers(&self) -> Vec<u8> {
         // Groups first, each with one link to the next object, which follows it.
         let mut objects = Vec::new();
@@ -97,7 +97,7 @@ impl Hdf5Sink {
         // Version, sizes of addresses and lengths, no flags.
         all.extend([2, 8, 8, 0]);
         let end = start as u64 + self.written;
-        for address in [0, NOWHERE, end, SUPERBLOCK as u64] {
+        for address in [0, UNDEFINED, end, SUPERBLOCK as u64] {
             all.extend(address.to_le_bytes());
         }
         all.extend(checksum(&all).to_le_bytes());
@@ -113,14 +113,14 @@ impl Hdf5Sink {
         let mut space = vec![2, 2, 0, 1];
         space.extend(rows.to_le_bytes());
         space.extend((self.dim as u64).to_le_bytes());
-        // Version 3, in one piece.
+        // Version 3, contiguous.
         let mut layout = vec![3, 1];
-        layout.extend(if self.written == 0 { NOWHERE } else { start }.to_le_bytes());
+        layout.extend(if self.written == 0 { UNDEFINED } else { start }.to_le_bytes());
         layout.extend(self.written.to_le_bytes());
         object(&[
             (DATASPACE, &space),
             (DATATYPE, &datatype(self.kind)),
-            // Version 3: no fill value of its own, space is taken when it is written to.
+            // Version 3: the default fill value, space is allocated when it is written.
             (FILL, &[3, 0x0a]),
             (LAYOUT, &layout),
         ])
@@ -157,7 +157,7 @@ fn object(messages: &[(u16, &[u8])]) -> Vec<u8> {
     all
 }
 
-/// The message for an element type, in this machine's order of bytes: the rows are written as they are.
+/// The message for an element type, in this machine's byte order, in which the rows are written.
 fn datatype(kind: Kind) -> Vec<u8> {
     let big = u8::from(cfg!(target_endian = "big"));
     let bits = 8 * kind.bytes() as u8;
@@ -166,7 +166,7 @@ fn datatype(kind: Kind) -> Vec<u8> {
     let (class, flags, float): (u8, [u8; 2], &[u8]) = match kind {
         Kind::U8 => (0, [0, 0], &[]),
         Kind::I8 => (0, [8, 0], &[]),
-        // Place and size of the exponent, place and size of the mantissa, bias.
+        // Position and size of the exponent, position and size of the mantissa, bias.
         Kind::F16 => (1, [0x20 | big, bits - 1], &[10, 5, 0, 10, 15, 0, 0, 0]),
         Kind::F32 => (1, [0x20 | big, bits - 1], &[23, 8, 0, 23, 127, 0, 0, 0]),
         Kind::F64 => (1, [0x20 | big, bits - 1], &[52, 11, 0, 52, 0xff, 3, 0, 0]),

@@ -1,12 +1,13 @@
 use super::*;
-use crate::text::tests::{drip, message, read_all, whole};
+use crate::batch::{Kind, Values};
+use crate::text::tests::{byte_by_byte, message, read_all, whole};
 use half::f16;
 use proptest::prelude::*;
 
 fn read(text: &[u8], dim: usize) -> Result<Vec<f32>, String> {
     let rows = read_all(open(whole(text), Some(dim)));
     // Compared by their text, in which NaN equals NaN.
-    let slow = read_all(open(drip(text), Some(dim)));
+    let slow = read_all(open(byte_by_byte(text), Some(dim)));
     assert_eq!(format!("{rows:?}"), format!("{slow:?}"));
     rows.map(|(got, values)| {
         assert_eq!(got, dim);
@@ -16,7 +17,7 @@ fn read(text: &[u8], dim: usize) -> Result<Vec<f32>, String> {
 
 fn largest(text: &[u8]) -> Result<usize, String> {
     let found = largest_index(whole(text)).map_err(message);
-    assert_eq!(found, largest_index(drip(text)).map_err(message));
+    assert_eq!(found, largest_index(byte_by_byte(text)).map_err(message));
     found
 }
 
@@ -39,7 +40,7 @@ fn write(values: &Values, dim: usize) -> Vec<u8> {
 }
 
 #[test]
-fn rows_of_all_kinds() {
+fn labels_comments_and_sparse_rows() {
     taken("1 1:0.5 3:2\n-1 2:-3\n", 3, &[0.5, 0.0, 2.0, 0.0, -3.0, 0.0]);
     taken("+1 1:1 # note 2:9\r\n\n# none\n0\n\n", 2, &[1.0, 0.0, 0.0, 0.0]);
     taken("1:1\n2:2", 2, &[1.0, 0.0, 0.0, 2.0]);
@@ -51,12 +52,12 @@ fn rows_of_all_kinds() {
 }
 
 #[test]
-fn faults_say_where() {
+fn faults_name_row_and_line() {
     refused("", "is empty");
     refused("# only\n\n", "is empty");
-    refused("0 1:1\n\n0 200:1\n", "row 1: index 200, but --dim is 4 (line 3)");
-    refused("0 5:1\n", "row 0: index 5, but --dim is 4");
-    refused("0 99999999999999999999999:1\n", "but --dim is 4");
+    refused("0 1:1\n\n0 200:1\n", "row 1: index 200, but the dimension is 4 (line 3)");
+    refused("0 5:1\n", "row 0: index 5, but the dimension is 4");
+    refused("0 99999999999999999999999:1\n", "but the dimension is 4");
     refused("0 1:x\n", "row 0: value of index 1 is \"x\", expected a number");
     refused("0 1:\n", "value of index 1 is \"\"");
     refused("0 1:2:3\n", "value of index 1 is \"2:3\"");
@@ -68,28 +69,42 @@ fn faults_say_where() {
     refused("0 :1\n", "expected index:value");
     refused("cat 1:1\n", "\"cat\" found, expected a label");
     refused("1.0 2.0\n", "\"2.0\" found, expected index:value");
-    for (dim, why) in
-        [(None, "pass --dim"), (Some(0), "expected 1 to"), (Some(MAX_DIM + 1), "expected 1")]
-    {
+    for (dim, why) in [
+        (None, "does not tell its dimension"),
+        (Some(0), "expected 1 to"),
+        (Some(MAX_DIM + 1), "expected 1"),
+    ] {
         let got = message(open(whole(b"0 1:1"), dim).err().unwrap());
         assert!(got.contains(why), "{got}");
     }
 }
 
 #[test]
-fn finds_the_dimension() {
+fn faults_of_the_dimension_have_a_hint() {
+    let hint = |fault: Fault| fault.at(std::path::Path::new("f")).hint();
+    let opened = |dim| open(whole(b"0 5:1"), dim);
+    assert_eq!(hint(opened(None).err().unwrap()), Some(Hint::SetDimension));
+    assert_eq!(hint(opened(Some(0)).err().unwrap()), Some(Hint::CheckDimension));
+    let mut values = Values::empty(Kind::F32);
+    let fault = opened(Some(4)).ok().unwrap().read(9, &mut values).unwrap_err();
+    assert_eq!(hint(fault), Some(Hint::CheckDimension));
+    assert_eq!(hint(largest_index(whole(b"0")).unwrap_err()), Some(Hint::SetDimension));
+}
+
+#[test]
+fn the_largest_index_is_found() {
     assert_eq!(largest(b"0 1:1 7:1\n1\n0 3:1 9:x").unwrap(), 9);
     assert_eq!(largest(b"0 16777216:1").unwrap(), MAX_DIM);
     assert!(
         largest(b"0 1:1\n0 16777217:1").unwrap_err().contains("row 1: index 16777217, but at most")
     );
     assert!(largest(b"").unwrap_err().contains("is empty"));
-    assert!(largest(b"0\n0\n").unwrap_err().contains("pass --dim"));
+    assert!(largest(b"0\n0\n").unwrap_err().contains("the dimension is unknown"));
     assert!(largest(b"0 2:1 1:1").unwrap_err().contains("ascend"));
 }
 
 #[test]
-fn fixture_of_another_tool() {
+fn a_file_written_by_another_tool_is_read() {
     let text = include_bytes!("../../tests/fixtures/numpy/rows.libsvm");
     assert_eq!(largest(text).unwrap(), 5);
     let expected: Vec<f32> = (0..35).map(|i| (37 * i % 101) as f32 / 4.0 - 10.0).collect();
@@ -109,7 +124,7 @@ fn wide_rows_come_one_at_a_time() {
 }
 
 #[test]
-fn skips() {
+fn rows_are_skipped() {
     let text: String = (1..10).map(|i| format!("0 1:{i}\n")).collect();
     let mut source = open(whole(text.as_bytes()), Some(1)).ok().unwrap();
     let mut values = Values::empty(Kind::F32);
@@ -121,7 +136,7 @@ fn skips() {
 }
 
 #[test]
-fn writes_all_kinds() {
+fn every_element_type_is_written() {
     let check = |values: Values, text: &str| {
         assert_eq!(String::from_utf8(write(&values, 2)).unwrap(), text);
     };

@@ -1,10 +1,10 @@
-//! Refuses Parquet files whose schema is nested so deeply that the crate, which follows it by recursion, would
-//! run out of stack: that ends a program and cannot be caught. The same holds for memory, so metadata that are very long,
-//! or claim very many entries, are refused too: the crate makes room for all entries before it reads the first.
+//! Refuses Parquet files whose schema is nested too deeply: the crate recurses into it, and a stack overflow
+//! ends the program and cannot be caught. Very long metadata, or very many entries, are refused too: the
+//! crate allocates memory for all entries before it reads the first.
 //!
 //! The metadata at the end of a file is a Thrift structure in the compact protocol. Its second field is the
-//! schema: a list of elements, depth first, each of which says how many of the following ones are its
-//! children. Only that list is looked at here.
+//! schema: a list of elements in depth-first order, each with its number of children. Only that list is
+//! parsed here.
 
 use super::thrift::{BYTES, END, INT, LIST, MAX_DEPTH, STRUCT, Thrift};
 use crate::columns::damaged;
@@ -12,17 +12,17 @@ use crate::error::Fault;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-/// The longest metadata that are read. Real ones have some hundred bytes for each column of each row group.
+/// The longest metadata that is read. Real files have some hundred bytes for each column of each row group.
 const LONGEST: u64 = 1 << 28;
 /// The most entries of a list: elements of the schema, row groups.
 const MOST: u64 = 1 << 20;
 
-/// Faults if the schema is too deep, or cannot be followed.
+/// Refuses a file whose schema is too deep or cannot be parsed.
 pub(super) fn check(mut file: &File) -> Result<(), Fault> {
     let length = file.metadata()?.len();
     let mut tail = [0; 8];
     let Some(tail_at) = length.checked_sub(8) else {
-        return Ok(()); // The crate will say what is wrong with it; the same below.
+        return Ok(()); // The crate will report what is wrong; the same below.
     };
     file.seek(SeekFrom::Start(tail_at))?;
     file.read_exact(&mut tail)?;
@@ -46,7 +46,7 @@ pub(super) fn check(mut file: &File) -> Result<(), Fault> {
 }
 
 impl Thrift<'_> {
-    /// How deep the schema of a file's metadata is; too deep ones are not followed to their end.
+    /// Depth of the schema in a file's metadata; counting stops above [`MAX_DEPTH`].
     fn schema_depth(&mut self) -> Option<usize> {
         let (mut last, mut deepest) = (0, None);
         loop {
@@ -54,29 +54,29 @@ impl Thrift<'_> {
                 Some((2, LIST)) if deepest.is_none() => deepest = Some(self.elements()?),
                 Some((2, _)) => return None, // Not a list, or a second schema.
                 Some((_, LIST)) => {
-                    // Looked at twice: for its length, and to pass over it.
+                    // Parsed twice: for its length, and to skip it.
                     let (length, _) = Thrift { bytes: self.bytes }.list()?;
                     if length > MOST {
                         return None;
                     }
-                    if self.pass(LIST, 0).is_none() {
+                    if self.skip(LIST, 0).is_none() {
                         return deepest;
                     }
                 }
-                Some((_, kind)) if kind != END && self.pass(kind, 0).is_some() => {}
-                // The end, or something odd: what is not the schema, the crate may judge.
+                Some((_, kind)) if kind != END && self.skip(kind, 0).is_some() => {}
+                // The end, or a fault outside of the schema, which the crate will report.
                 _ => return deepest,
             }
         }
     }
 
-    /// How deep the elements of a schema go.
+    /// Depth of the elements of a schema.
     fn elements(&mut self) -> Option<usize> {
         let (elements, kind) = self.list()?;
         if kind != STRUCT || elements > MOST {
             return None;
         }
-        // How many children are to come, on each level.
+        // On each level, the number of children that are still to come.
         let mut open: Vec<i32> = Vec::new();
         let mut deepest = 0;
         for _ in 0..elements {
@@ -95,8 +95,8 @@ impl Thrift<'_> {
         Some(deepest)
     }
 
-    /// How many children an element of the schema has. The crate goes by the numbers of the fields and
-    /// trusts their types, so a field of another type than it expects is refused.
+    /// Number of children of an element of the schema. The crate identifies fields by their numbers and does
+    /// not check their types, so that a field of an unexpected type is refused.
     fn children(&mut self) -> Option<i32> {
         let (mut last, mut children) = (0, 0);
         loop {
@@ -106,7 +106,7 @@ impl Thrift<'_> {
                 (1..=3 | 5..=9, kind) if kind != INT => return None,
                 (4, kind) if kind != BYTES => return None,
                 (10, kind) if kind != STRUCT => return None,
-                (_, kind) => self.pass(kind, 0)?,
+                (_, kind) => self.skip(kind, 0)?,
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Refuses pages that claim to become far larger than they are: the crate makes room for what a page's header claims,
-//! up to 2 GB, before it unpacks a byte.
+//! Refuses pages that claim to be far larger than they are: the crate allocates what a page's header claims,
+//! up to 2 GB, before it decompresses a byte.
 //!
-//! A page begins with a header, a Thrift structure whose second field is the size of the page's values and whose third
-//! is their size in the file. The crate asks for readers where it expects headers, and elsewhere too; but only headers does
-//! it read through them.
+//! A page begins with a header, a Thrift structure whose second field is the decompressed size of the page
+//! and whose third is its size in the file. The crate reads only headers through [`ChunkReader::get_read`],
+//! so that the check is made there; it reads the pages themselves through [`ChunkReader::get_bytes`].
 
 use super::thrift::{END, INT, Thrift};
 use ::parquet::errors::{ParquetError, Result};
@@ -14,21 +14,21 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 /// The longest header that is read.
 const LONGEST: u64 = 1 << 14;
-/// Values of a page, in bytes, that are believed of any page. Writers make pages of about a megabyte.
-const BELIEVED: i64 = 1 << 28;
-/// How many times its size in the file a larger page may have.
+/// A page may claim this decompressed size in any case. Writers make pages of about a megabyte.
+const ACCEPTED: i64 = 1 << 28;
+/// The largest compression ratio of a larger page.
 const RATIO: i64 = 64;
 
-/// A file whose pages are looked at before the crate sees them.
-pub(super) struct Pages(pub(super) File);
+/// A file whose page headers are checked before the crate parses them.
+pub(super) struct CheckedFile(pub(super) File);
 
-impl Length for Pages {
+impl Length for CheckedFile {
     fn len(&self) -> u64 {
         self.0.len()
     }
 }
 
-impl ChunkReader for Pages {
+impl ChunkReader for CheckedFile {
     type T = Header;
 
     fn get_read(&self, start: u64) -> Result<Header> {
@@ -43,7 +43,7 @@ impl ChunkReader for Pages {
     }
 }
 
-/// The header of a page, looked at when it is first read.
+/// A reader for the header of a page, which is checked by the first read.
 pub(super) struct Header {
     file: File,
     start: u64,
@@ -61,7 +61,7 @@ impl Read for Header {
         let damaged = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let (values, stored) = sizes(&mut Thrift { bytes: &header })
             .ok_or_else(|| damaged("a page's header cannot be read".into()))?;
-        if values > BELIEVED.max(stored.saturating_mul(RATIO)) {
+        if values > ACCEPTED.max(stored.saturating_mul(RATIO)) {
             let why = format!("a page of {stored} bytes claims to hold {values} bytes of values");
             return Err(damaged(why));
         }
@@ -69,7 +69,8 @@ impl Read for Header {
     }
 }
 
-/// The size of a page's values and that in the file: the largest and the smallest that the header claims.
+/// Decompressed size of a page and its size in the file. If a field is repeated, the largest of the first and
+/// the smallest of the second.
 fn sizes(header: &mut Thrift<'_>) -> Option<(i64, i64)> {
     let (mut last, mut values, mut stored) = (0, 0, i64::MAX);
     loop {
@@ -78,7 +79,7 @@ fn sizes(header: &mut Thrift<'_>) -> Option<(i64, i64)> {
             (2, INT) => values = values.max(header.signed()?),
             (3, INT) => stored = stored.min(header.signed()?),
             (2 | 3, _) => return None,
-            (_, kind) => header.pass(kind, 0)?,
+            (_, kind) => header.skip(kind, 0)?,
         }
     }
 }

@@ -1,5 +1,9 @@
 use super::*;
-use crate::columns::tests::{Format, ROWS, check as same, expected, fixture, read_all, refused};
+use crate::batch::Values;
+use crate::columns::tests::{
+    Format, ROWS, check as same, error, expected, fixture, read_all, refused,
+};
+use crate::error::Hint;
 
 #[test]
 fn encodings_and_compressions() {
@@ -17,16 +21,14 @@ fn zstd_is_read_or_explained() {
     if cfg!(feature = "zstd") {
         same(&path, Format::Parquet, Kind::F32, &expected(0..ROWS, true));
     } else {
-        let why = refused(&path, Format::Parquet, None);
-        assert!(
-            why.contains("is compressed with zstd") && why.contains("--features zstd"),
-            "{why}"
-        );
+        let error = error(&path, Format::Parquet, None);
+        assert_eq!(error.hint(), Some(Hint::EnableZstd));
+        assert!(error.to_string().contains("is compressed with zstd"), "{error}");
     }
 }
 
 #[test]
-fn other_columns_do_not_matter() {
+fn other_columns_are_ignored() {
     let path = fixture("many_columns.parquet");
     let mut source = open(&path, Some("vector"), false).unwrap();
     assert_eq!(read_all(&mut *source, 4).unwrap(), expected(0..ROWS, true));
@@ -35,7 +37,7 @@ fn other_columns_do_not_matter() {
 }
 
 #[test]
-fn checksums_are_checked() {
+fn page_checksums_are_verified() {
     let mut bytes = std::fs::read(fixture("checksums.parquet")).unwrap();
     // Within the page of the vectors, which is the second column.
     let at = bytes.windows(4).rposition(|w| w == 1.0f32.to_le_bytes()).unwrap();

@@ -1,16 +1,16 @@
-//! Thrift's compact protocol, as much of it as is looked at before the crate sees a file.
+//! Thrift's compact protocol: the part that is needed to check a file before the crate reads it.
 
-/// The deepest nesting that is followed. Real files have a handful of levels.
+/// The deepest nesting that is accepted. Real files have a handful of levels.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// Types of fields; 0 ends a structure.
+/// Types of fields; [`END`] ends a structure.
 pub(super) const END: u8 = 0;
 pub(super) const INT: u8 = 5;
 pub(super) const BYTES: u8 = 8;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;
 
-/// Bytes in Thrift's compact protocol. All methods give `None` for what is not.
+/// Parses bytes in Thrift's compact protocol. All methods return `None` where the bytes break its rules.
 pub(super) struct Thrift<'a> {
     pub(super) bytes: &'a [u8],
 }
@@ -36,13 +36,13 @@ impl Thrift<'_> {
         Some((size, head & 15))
     }
 
-    /// Passes over a value in a field.
-    pub(super) fn pass(&mut self, kind: u8, depth: usize) -> Option<()> {
+    /// Skips a value of this type.
+    pub(super) fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
         }
         match kind {
-            1 | 2 => {} // The type says true or false.
+            1 | 2 => {} // True and false have no bytes beyond the type.
             3 => drop(self.byte()?),
             4..=6 => drop(self.number()?),
             7 => drop(self.take(8)?),
@@ -53,8 +53,8 @@ impl Thrift<'_> {
             LIST | 10 => {
                 let (size, kind) = self.list()?;
                 for _ in 0..size {
-                    // Within a list, true and false take a byte: so every step takes one at least.
-                    self.pass(if kind < 3 { 3 } else { kind }, depth + 1)?;
+                    // In a list, true and false take a byte each, so that every element takes at least one byte.
+                    self.skip(if kind < 3 { 3 } else { kind }, depth + 1)?;
                 }
             }
             STRUCT => {
@@ -62,7 +62,7 @@ impl Thrift<'_> {
                 loop {
                     match self.field(&mut last)? {
                         (_, END) => break,
-                        (_, kind) => self.pass(kind, depth + 1)?,
+                        (_, kind) => self.skip(kind, depth + 1)?,
                     }
                 }
             }
@@ -82,22 +82,27 @@ impl Thrift<'_> {
         Some(())
     }
 
-    /// A number: seven bits in each byte, the lowest first.
     fn number(&mut self) -> Option<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 127) << shift;
-            if byte < 128 {
-                return Some(number);
-            }
-        }
-        None
+        varint(&mut self.bytes)
     }
 
-    /// A signed number, which is folded: 0, -1, 1, -2 and so on.
+    /// A signed number, zigzag-encoded: 0, -1, 1, -2 and so on.
     pub(super) fn signed(&mut self) -> Option<i64> {
-        let folded = self.number()?;
-        Some((folded >> 1) as i64 ^ -((folded & 1) as i64))
+        let zigzag = self.number()?;
+        Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
+}
+
+/// Takes a variable-length number from the front: seven bits in each byte, the lowest first.
+pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 127) << shift;
+        if *byte < 128 {
+            return Some(number);
+        }
+    }
+    None
 }

@@ -2,7 +2,7 @@
 
 use super::{DataSet, Source};
 use crate::error::{Error, Result};
-use frosh_io::{Options, Vectors, for_values};
+use frosh_io::{Options, Vectors};
 use std::path::{Path, PathBuf};
 
 /// Folders below the one given that are looked into.
@@ -223,12 +223,6 @@ impl Source for FileSource {
     }
 
     fn first(&self, end: u64, take: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
-        fn extend<T: Copy + Into<f64>>(to: &mut Vec<f32>, from: &[T]) {
-            to.extend(from.iter().map(|x| -> f32 {
-                let wide: f64 = (*x).into();
-                wide as f32
-            }));
-        }
         let size = self.batch_rows() * self.dim();
         let mut waiting: Vec<f32> = Vec::with_capacity(2 * size);
         let mut batches = self.vectors.batches();
@@ -237,7 +231,8 @@ impl Source for FileSource {
             let Some(batch) = batches.next()? else { break };
             let wanted = left.min(batch.len());
             left -= wanted;
-            for_values!(batch.values(), v => extend(&mut waiting, &v[..wanted * batch.dim()]));
+            let values = batch.values().to_f64();
+            waiting.extend(values[..wanted * batch.dim()].iter().map(|x| *x as f32));
             let whole = waiting.len() / size * size;
             for part in waiting[..whole].chunks_exact(size) {
                 take(part)?;

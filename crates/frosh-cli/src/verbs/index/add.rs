@@ -6,8 +6,8 @@ use crate::progress::Progress;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Hasher, IndexWriter, StoredVectors};
-use frosh_io::{Vectors, for_values, rows};
+use frosh::{Element, Hasher, IndexWriter, NewRows, Rows, StoredVectors};
+use frosh_io::{RowConsumer, Vectors};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -123,23 +123,20 @@ impl Input {
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
         let mut added = 0u64;
-        while let Some(batch) = batches.next().map_err(frosh_io::Error::without_skipping)? {
+        while let Some(batch) = batches.next()? {
             let from = added as usize;
             added += batch.len() as u64;
-            let done = match &ids {
-                None => for_values!(batch.values(), v => new.push(rows(v, batch.dim()))),
+            match &ids {
+                None => batch.feed(&mut new)?,
                 Some(ids) => match ids.get(from..from + batch.len()) {
-                    Some(ids) => for_values!(batch.values(), v => {
-                        new.push_with_ids(rows(v, batch.dim()), ids)
-                    }),
+                    Some(ids) => batch.feed(WithIds { new: &mut new, ids })?,
                     None => bail!(
                         "{}: {} ids, but the data has more rows",
                         self.ids[0].display(),
                         ids.len()
                     ),
                 },
-            };
-            done.map_err(|e| batch.explain(e, 0).without_skipping())?;
+            }
             progress.add(batch.len());
         }
         drop(progress);
@@ -157,5 +154,19 @@ impl Input {
         let told = report(common, path, writer.index(), added, replaced, start.elapsed());
         done(told);
         Ok(())
+    }
+}
+
+/// Adds rows under ids of the user.
+struct WithIds<'a, 'w> {
+    new: &'a mut NewRows<'w>,
+    ids: &'a [u64],
+}
+
+impl RowConsumer for WithIds<'_, '_> {
+    type Output = ();
+
+    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
+        self.new.push_with_ids(rows, self.ids)
     }
 }

@@ -1,10 +1,12 @@
-//! Looks at every page before the crate decodes it, so that memory stays within bounds: a few bytes of Parquet can stand
-//! for any number of values, since equal levels and equal values are stored as one run.
+//! Refuses rows that are too long before the crate decodes them, so that memory stays bounded: a few bytes
+//! of Parquet can stand for any number of values, since equal levels and equal values are stored as one run.
 //!
-//! The crate decodes whole rows, as many as it is asked for. How long rows are, the repetition levels tell: one for each
-//! value, 0 where a row begins. They are stored as runs, which are counted here without being written out.
+//! The crate decodes whole rows, as many as it is asked for. The lengths of rows are given by the
+//! repetition levels: one for each value, 0 where a row begins. They are stored as runs, which are counted
+//! here without being expanded.
 
-use super::pages::Pages;
+use super::pages::CheckedFile;
+use super::thrift::varint;
 use ::parquet::arrow::arrow_reader::RowGroups;
 use ::parquet::basic::{Encoding, Type};
 use ::parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
@@ -15,36 +17,36 @@ use ::parquet::schema::types::ColumnDescriptor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long rows may be. A longer one ends the reading, and its length is noted.
+/// The limit for the length of rows. A longer row is an error, and its length is recorded.
 #[derive(Clone)]
-pub(super) struct Limit {
+pub(super) struct RowLimit {
     /// The most values that a row may have.
     pub(super) most: usize,
-    /// The length of a row that had more, as far as it was followed; 0 as long as none had.
-    longer: Arc<AtomicUsize>,
+    /// The length of a row that had more, as far as it was counted; 0 if none had.
+    exceeded: Arc<AtomicUsize>,
 }
 
-impl Limit {
+impl RowLimit {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, longer: Arc::default() }
+        Self { most, exceeded: Arc::default() }
     }
 
     /// The length of a row that was too long, if there was one.
     pub(super) fn exceeded(&self) -> Option<usize> {
-        Some(self.longer.load(Ordering::Relaxed)).filter(|length| *length > 0)
+        Some(self.exceeded.load(Ordering::Relaxed)).filter(|length| *length > 0)
     }
 }
 
-/// Some row groups of a file, whose pages are looked at.
-pub(super) struct Watched {
-    pub(super) file: Arc<Pages>,
+/// Some row groups of a file, whose pages are checked.
+pub(super) struct CheckedGroups {
+    pub(super) file: Arc<CheckedFile>,
     pub(super) meta: Arc<ParquetMetaData>,
     /// Numbers of the row groups.
     pub(super) groups: Vec<usize>,
-    pub(super) limit: Limit,
+    pub(super) limit: RowLimit,
 }
 
-impl RowGroups for Watched {
+impl RowGroups for CheckedGroups {
     fn num_rows(&self) -> usize {
         self.row_groups().map(|group| group.num_rows() as usize).sum()
     }
@@ -70,11 +72,11 @@ impl RowGroups for Watched {
 
 /// The pages of a column, row group after row group.
 struct ColumnChunks {
-    file: Arc<Pages>,
+    file: Arc<CheckedFile>,
     meta: Arc<ParquetMetaData>,
     groups: std::vec::IntoIter<usize>,
     column: usize,
-    limit: Limit,
+    limit: RowLimit,
 }
 
 impl Iterator for ColumnChunks {
@@ -85,18 +87,18 @@ impl Iterator for ColumnChunks {
         let chunk = group.column(self.column);
         let pages =
             SerializedPageReader::new(self.file.clone(), chunk, group.num_rows() as usize, None);
-        let watched = pages.map(|pages| {
+        let checked = pages.map(|pages| {
             let width = width(chunk.column_descr());
             let lengths = Lengths::default();
-            Box::new(WatchedPages { pages, width, lengths, limit: self.limit.clone() }) as _
+            Box::new(CheckedPages { pages, width, lengths, limit: self.limit.clone() }) as _
         });
-        Some(watched)
+        Some(checked)
     }
 }
 
 impl PageIterator for ColumnChunks {}
 
-/// Bytes of a value in a dictionary, at least.
+/// Least size of a value in a dictionary.
 fn width(column: &ColumnDescriptor) -> usize {
     match column.physical_type() {
         Type::INT32 | Type::FLOAT => 4,
@@ -107,19 +109,19 @@ fn width(column: &ColumnDescriptor) -> usize {
 }
 
 /// The pages of a column in one row group.
-struct WatchedPages {
-    pages: SerializedPageReader<Pages>,
-    /// Bytes of a value in the dictionary.
+struct CheckedPages {
+    pages: SerializedPageReader<CheckedFile>,
+    /// Least size of a value in the dictionary.
     width: usize,
     lengths: Lengths,
-    limit: Limit,
+    limit: RowLimit,
 }
 
-impl WatchedPages {
-    fn look(&mut self, page: &Page) -> Result<()> {
+impl CheckedPages {
+    fn check(&mut self, page: &Page) -> Result<()> {
         let (levels, values) = match page {
             Page::DictionaryPage { buf, num_values, .. } => {
-                // The crate makes room for as many values as are claimed.
+                // The crate allocates memory for as many values as are claimed.
                 let needed = (*num_values as usize).saturating_mul(self.width);
                 if needed > buf.len() {
                     return Err(ParquetError::General(format!(
@@ -131,7 +133,7 @@ impl WatchedPages {
             }
             Page::DataPage { buf, num_values, rep_level_encoding, .. } => {
                 let levels = match rep_level_encoding {
-                    // The length of the levels comes first.
+                    // The levels come after their length.
                     Encoding::RLE => buf.split_first_chunk().and_then(|(length, rest)| {
                         Some(Levels::Runs(rest.get(..u32::from_le_bytes(*length) as usize)?))
                     }),
@@ -140,7 +142,7 @@ impl WatchedPages {
                 (levels, *num_values as usize)
             }
             Page::DataPageV2 { buf, num_values, rep_levels_byte_len, .. } => {
-                // Here rows never go on from one page to the next.
+                // In pages of version 2 no row continues on the next page.
                 self.lengths.row = 0;
                 let levels = buf.get(..*rep_levels_byte_len as usize).map(Levels::Runs);
                 (levels, *num_values as usize)
@@ -149,19 +151,19 @@ impl WatchedPages {
         let levels = levels.ok_or_else(|| {
             ParquetError::General("a page is shorter than its repetition levels".into())
         })?;
-        let longest = self.lengths.follow(levels, values);
+        let longest = self.lengths.count(levels, values);
         if longest > self.limit.most {
-            self.limit.longer.fetch_max(longest, Ordering::Relaxed);
+            self.limit.exceeded.fetch_max(longest, Ordering::Relaxed);
             return Err(ParquetError::General(format!("a row has {longest} values or more")));
         }
         Ok(())
     }
 }
 
-impl PageReader for WatchedPages {
+impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let page = self.pages.get_next_page()?;
-        page.as_ref().map_or(Ok(()), |page| self.look(page))?;
+        page.as_ref().map_or(Ok(()), |page| self.check(page))?;
         Ok(page)
     }
 
@@ -170,7 +172,7 @@ impl PageReader for WatchedPages {
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
-        // Only pages that hold whole rows can be passed over.
+        // Only pages that hold whole rows are skipped.
         self.lengths.row = 0;
         self.pages.skip_next_page()
     }
@@ -181,7 +183,7 @@ impl PageReader for WatchedPages {
 
     fn take_deferred_dictionary(&mut self) -> Result<Option<Page>> {
         let page = self.pages.take_deferred_dictionary()?;
-        page.as_ref().map_or(Ok(()), |page| self.look(page))?;
+        page.as_ref().map_or(Ok(()), |page| self.check(page))?;
         Ok(page)
     }
 
@@ -190,7 +192,7 @@ impl PageReader for WatchedPages {
     }
 }
 
-impl Iterator for WatchedPages {
+impl Iterator for CheckedPages {
     type Item = Result<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -200,30 +202,30 @@ impl Iterator for WatchedPages {
 
 /// Repetition levels of one bit each, as a page stores them.
 enum Levels<'a> {
-    /// Runs of equal levels, and of eights of levels.
+    /// Runs of equal levels, and runs of bit-packed levels.
     Runs(&'a [u8]),
-    /// Eight levels in each byte.
+    /// Bit-packed: eight levels in each byte.
     Bits(&'a [u8]),
 }
 
-/// Measures rows by their repetition levels.
+/// Counts the lengths of rows by their repetition levels.
 #[derive(Default)]
 struct Lengths {
-    /// Values so far of the row that the last level belongs to.
+    /// Length so far of the last row.
     row: usize,
 }
 
 impl Lengths {
-    /// Goes on with `values` levels, and returns the length of the longest row among them. Levels that are missing the
-    /// crate will miss too.
-    fn follow(&mut self, levels: Levels<'_>, mut values: usize) -> usize {
+    /// Counts `values` levels, and returns the length of the longest row among them. If levels are missing,
+    /// the crate will report it.
+    fn count(&mut self, levels: Levels<'_>, mut values: usize) -> usize {
         let mut longest = 0;
         let mut rest = match levels {
             Levels::Bits(bits) => return self.bits(bits, values),
             Levels::Runs(runs) => runs,
         };
         while values > 0
-            && let Some(head) = number(&mut rest)
+            && let Some(head) = varint(&mut rest)
         {
             let count = usize::try_from(head >> 1).unwrap_or(usize::MAX);
             if head & 1 == 1 {
@@ -262,31 +264,17 @@ impl Lengths {
     }
 }
 
-/// A number: seven bits in each byte, the lowest first.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 127) << shift;
-        if *byte < 128 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_measured_by_their_levels() {
+    fn row_lengths_are_counted_from_repetition_levels() {
         let of = |levels: Levels<'_>, values| {
             let mut lengths = Lengths::default();
-            (lengths.follow(levels, values), lengths.row)
+            (lengths.count(levels, values), lengths.row)
         };
-        // A row of 1 value, then one that goes on: 0, then 1 399,999,999 times.
+        // A row of 400,000,000 values: level 0, then 399,999,999 times level 1.
         let run = [2, 0, 0xFE, 0x8F, 0xBC, 0xFD, 0x02, 1];
         assert_eq!(of(Levels::Runs(&run), 400_000_000), (400_000_000, 400_000_000));
         assert_eq!(of(Levels::Runs(&run), 5), (5, 5));
@@ -297,7 +285,7 @@ mod tests {
         assert_eq!(of(Levels::Bits(&[0b0111_0110, 1]), 9), (4, 2));
         assert_eq!(of(Levels::Runs(&[]), 5), (0, 0));
         let mut lengths = Lengths { row: 7 };
-        assert_eq!(lengths.follow(Levels::Runs(&[6, 1, 4, 0]), 5), 10);
+        assert_eq!(lengths.count(Levels::Runs(&[6, 1, 4, 0]), 5), 10);
         assert_eq!(lengths.row, 1);
     }
 }

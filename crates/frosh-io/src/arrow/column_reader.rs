@@ -1,7 +1,7 @@
-//! Reads a column of one record batch, some rows at a time.
+//! Reads the part of a column that is in one record batch, some rows at a time.
 
-use super::index::{Codec, Part, Span};
-use crate::columns::{Column, Lists, Spans, damaged, rows_in};
+use super::index::{Codec, ColumnChunk, Span};
+use crate::columns::{Column, Lists, Offsets, damaged, rows_in};
 use crate::error::Fault;
 use crate::source::MAX_DIM;
 use arrow_array::types::{
@@ -16,89 +16,89 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Values read in one step, in bytes.
+/// Bytes of values that are read in one step.
 const STEP: usize = 1 << 20;
 /// Most rows read in one step.
 const STEP_ROWS: usize = 1 << 16;
-/// The most values of a step, in bytes, unless it is a single row. Rows may be much longer than their mean.
+/// Most bytes of values in a step of several rows. Rows may be much longer than their mean.
 const MOST: usize = 16 * STEP;
-/// Bytes that a list takes at once: what a compressed buffer claims to become need not be there.
+/// Most bytes by which a buffer grows at once: a compressed buffer may hold less than it claims.
 const GROWTH: usize = 16 << 20;
 
-/// Reads a column of one record batch.
-pub(super) struct PartReader {
-    /// Rows still to come.
+/// Reads a column chunk.
+pub(super) struct ColumnReader {
+    /// Rows that are left.
     left: u64,
     /// Rows per step.
     step: usize,
-    nulls: Option<Bits>,
-    rows: Rows,
+    nulls: Option<Bitmap>,
+    lengths: Lengths,
     /// Number of the next value in `values` and `item_nulls`.
     item: u64,
-    item_nulls: Option<Bits>,
-    values: Stream,
+    item_nulls: Option<Bitmap>,
+    values: BufferReader,
     item_type: DataType,
     item_bytes: usize,
 }
 
 /// How long the rows are.
-enum Rows {
+enum Lengths {
     /// All the same.
-    Every(usize),
-    /// From one offset to the next, `wide` if they have 64 bits; `last` is where the next row begins, and `ahead` are the
-    /// ends of the rows from there on that were read already.
-    Offsets { offsets: Stream, wide: bool, last: u64, ahead: VecDeque<u64> },
+    Fixed(usize),
+    /// From one offset to the next. `wide` offsets have 64 bits. `last` is where the next row begins; `ahead`
+    /// are the ends of the following rows, as far as they were read.
+    Variable { offsets: BufferReader, wide: bool, last: u64, ahead: VecDeque<u64> },
 }
 
-impl PartReader {
+impl ColumnReader {
     /// Reads from row `from` on.
     pub(super) fn new(
         file: &Arc<File>,
-        part: &Part,
+        chunk: &ColumnChunk,
         column: &Column,
         from: u64,
     ) -> Result<Self, Fault> {
         let item_type = column.item.clone();
         let item_bytes = item_type.primitive_width().unwrap_or(1);
-        let open = |span, need| Stream::new(file, span, part.codec, need);
+        let open = |span, need| BufferReader::new(file, span, chunk.codec, need);
         let open_bits = |span, bits: u64| {
-            Ok::<_, Fault>(Bits { bytes: open(span, bits.div_ceil(8))?, at: 0, last: 0 })
+            Ok::<_, Fault>(Bitmap { bytes: open(span, bits.div_ceil(8))?, at: 0, last: 0 })
         };
-        let rows = match (column.fixed()?, part.offsets) {
+        let lengths = match (column.fixed_size()?, chunk.offsets) {
             (Some(dim), _) => {
-                if part.rows.checked_mul(dim as u64).is_none_or(|items| items > part.items) {
+                if chunk.rows.checked_mul(dim as u64).is_none_or(|items| items > chunk.items) {
                     return Err(damaged("a record batch has fewer values than its rows need"));
                 }
-                Rows::Every(dim)
+                Lengths::Fixed(dim)
             }
             (None, Some(span)) => {
                 let wide = matches!(column.list, DataType::LargeList(_));
                 let width = if wide { 8 } else { 4 };
-                let mut offsets = open(span, (part.rows + 1) * width)?;
+                let mut offsets = open(span, (chunk.rows + 1) * width)?;
                 offsets.skip(from * width)?;
                 let last = offset(&offsets.read(width as usize)?, wide)?;
-                Rows::Offsets { offsets, wide, last, ahead: VecDeque::new() }
+                Lengths::Variable { offsets, wide, last, ahead: VecDeque::new() }
             }
             (None, None) => return Err(damaged("a list column has no offsets")),
         };
-        // The lists' lengths differ only in bad files, so their mean will do.
-        let row_bytes = (part.items / part.rows.max(1)).saturating_mul(item_bytes as u64);
+        // Lengths differ only in bad files, so that the mean is a good estimate.
+        let row_bytes = (chunk.items / chunk.rows.max(1)).saturating_mul(item_bytes as u64);
         let step = rows_in(STEP, usize::try_from(row_bytes).unwrap_or(usize::MAX)).min(STEP_ROWS);
         let mut reader = Self {
-            left: part.rows.saturating_sub(from),
+            left: chunk.rows.saturating_sub(from),
             step,
-            nulls: part.nulls.map(|span| open_bits(span, part.rows)).transpose()?,
-            rows,
+            nulls: chunk.nulls.map(|span| open_bits(span, chunk.rows)).transpose()?,
+            lengths,
             item: 0,
-            item_nulls: part.item_nulls.map(|span| open_bits(span, part.items)).transpose()?,
-            values: open(part.values, part.items.saturating_mul(item_bytes as u64))?,
+            item_nulls: chunk.item_nulls.map(|span| open_bits(span, chunk.items)).transpose()?,
+            values: open(chunk.values, chunk.items.saturating_mul(item_bytes as u64))?,
             item_type,
             item_bytes,
         };
         if let Some(nulls) = &mut reader.nulls {
             nulls.skip(from)?;
         }
-        if let Rows::Every(dim) = reader.rows {
+        if let Lengths::Fixed(dim) = reader.lengths {
             reader.skip_items(from * dim as u64)?;
         }
         Ok(reader)
@@ -110,9 +110,9 @@ impl PartReader {
         if rows == 0 {
             return Ok(None);
         }
-        let (spans, items) = match &mut self.rows {
-            Rows::Every(size) => (Spans::Every { size: *size, rows }, rows * *size),
-            Rows::Offsets { offsets, wide, last, ahead } => {
+        let (offsets, items) = match &mut self.lengths {
+            Lengths::Fixed(size) => (Offsets::Fixed { size: *size, rows }, rows * *size),
+            Lengths::Variable { offsets, wide, last, ahead } => {
                 let width = if *wide { 8 } else { 4 };
                 let bytes = offsets.read(rows.saturating_sub(ahead.len()) * width)?;
                 for bytes in bytes.chunks_exact(width) {
@@ -137,14 +137,14 @@ impl PartReader {
                 let items = usize::try_from(*last - first).map_err(damaged)?;
                 let gap = first.checked_sub(self.item);
                 self.skip_items(gap.ok_or_else(|| damaged("lists overlap"))?)?;
-                (Spans::Long(ScalarBuffer::from(ends)), items)
+                (Offsets::Long(ScalarBuffer::from(ends)), items)
             }
         };
-        let rows = spans.rows();
+        let rows = offsets.rows();
         self.left -= rows as u64;
         let nulls = self.nulls.as_mut().map(|nulls| nulls.read(rows)).transpose()?;
         let items = self.items(items)?;
-        Ok(Some(Lists { spans, nulls, items }))
+        Ok(Some(Lists { offsets, nulls, items }))
     }
 
     fn skip_items(&mut self, items: u64) -> Result<(), Fault> {
@@ -155,7 +155,7 @@ impl PartReader {
         self.values.skip(items.saturating_mul(self.item_bytes as u64))
     }
 
-    /// The next values.
+    /// The next `items` values.
     fn items(&mut self, items: usize) -> Result<ArrayRef, Fault> {
         self.item += items as u64;
         let nulls = self.item_nulls.as_mut().map(|nulls| nulls.read(items)).transpose()?;
@@ -183,74 +183,77 @@ impl PartReader {
     }
 }
 
-/// Where a row begins.
+/// Parses an offset.
 fn offset(bytes: &[u8], wide: bool) -> Result<u64, Fault> {
     let offset = match (wide, bytes.first_chunk(), bytes.first_chunk()) {
         (true, Some(&bytes), _) => i64::from_le_bytes(bytes),
         (false, _, Some(&bytes)) => i64::from(i32::from_le_bytes(bytes)),
         _ => -1,
     };
-    u64::try_from(offset).map_err(|_| damaged("a list begins at a negative place"))
+    u64::try_from(offset).map_err(|_| damaged("a list has a negative offset"))
 }
 
-/// A buffer of a record batch, decompressed, read from front to back.
-struct Stream {
-    from: From,
-    /// Bytes still to come.
+/// Reads a buffer of a record batch from front to back, and decompresses it.
+struct BufferReader {
+    source: BufferSource,
+    /// Bytes that are left.
     left: u64,
 }
 
-enum From {
-    /// As it is in the file.
-    File(Place),
-    /// Decompressed on the way.
-    Packed(Box<dyn Read + Send>),
+enum BufferSource {
+    /// Uncompressed.
+    File(FileRange),
+    Decompressor(Box<dyn Read + Send>),
 }
 
-impl Stream {
+impl BufferReader {
     /// Opens a buffer, which must have `need` bytes.
     fn new(file: &Arc<File>, span: Span, codec: Codec, need: u64) -> Result<Self, Fault> {
-        let mut place = Place { file: file.clone(), pos: span.pos, left: span.len };
+        let mut range = FileRange { file: file.clone(), pos: span.pos, left: span.len };
         let mut left = span.len;
-        let mut packed = false;
-        // A compressed buffer begins with its length, or -1 if it is not compressed after all.
+        let mut compressed = false;
+        // With a codec, a buffer begins with its decompressed length, or -1 if it is not compressed.
         if codec != Codec::None && left > 0 {
             let mut length = [0; 8];
-            place.read_exact(&mut length)?;
-            packed = i64::from_le_bytes(length) != -1;
-            left = if packed { u64::from_le_bytes(length) } else { left - 8 };
-            // An lz4 frame cannot grow more than that, so a greater length is a lie.
-            if packed && codec == Codec::Lz4 && left > span.len.saturating_mul(256) {
+            range.read_exact(&mut length)?;
+            compressed = i64::from_le_bytes(length) != -1;
+            left = if compressed { u64::from_le_bytes(length) } else { left - 8 };
+            // An lz4 frame has a compression ratio below 256.
+            if compressed && codec == Codec::Lz4 && left > span.len.saturating_mul(256) {
                 return Err(damaged("a compressed buffer claims an impossible length"));
             }
         }
         if left < need {
             return Err(damaged(format_args!("a buffer has {left} bytes, expected {need}")));
         }
-        let from = match codec {
-            _ if !packed => From::File(place),
-            Codec::Zstd => From::Packed(unzstd(place)?),
-            _ => From::Packed(Box::new(lz4_flex::frame::FrameDecoder::new(BufReader::new(place)))),
+        let source = match codec {
+            _ if !compressed => BufferSource::File(range),
+            Codec::Zstd => BufferSource::Decompressor(zstd_decoder(range)?),
+            _ => {
+                let decoder = lz4_flex::frame::FrameDecoder::new(BufReader::new(range));
+                BufferSource::Decompressor(Box::new(decoder))
+            }
         };
-        Ok(Self { from, left })
+        Ok(Self { source, left })
     }
 
-    fn take(&mut self, bytes: u64) -> Result<(), Fault> {
+    /// Counts bytes as read; refuses more than are left.
+    fn advance(&mut self, bytes: u64) -> Result<(), Fault> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| damaged("a list reaches beyond its values"))?;
         Ok(())
     }
 
     fn read(&mut self, bytes: usize) -> Result<Buffer, Fault> {
-        self.take(bytes as u64)?;
+        self.advance(bytes as u64)?;
         let mut buffer = MutableBuffer::from_len_zeroed(bytes.min(GROWTH));
         let mut from = 0;
         while from < bytes {
-            let done = match &mut self.from {
-                From::File(place) => place.read_exact(&mut buffer[from..]),
-                From::Packed(packed) => packed.read_exact(&mut buffer[from..]),
+            let done = match &mut self.source {
+                BufferSource::File(range) => range.read_exact(&mut buffer[from..]),
+                BufferSource::Decompressor(stream) => stream.read_exact(&mut buffer[from..]),
             };
-            done.map_err(unpacked)?;
+            done.map_err(read_fault)?;
             from = buffer.len();
             buffer.resize(bytes.min(from.saturating_add(GROWTH)), 0);
         }
@@ -258,15 +261,15 @@ impl Stream {
     }
 
     fn skip(&mut self, bytes: u64) -> Result<(), Fault> {
-        self.take(bytes)?;
-        match &mut self.from {
-            From::File(place) => {
-                place.pos += bytes;
-                place.left -= bytes;
+        self.advance(bytes)?;
+        match &mut self.source {
+            BufferSource::File(range) => {
+                range.pos += bytes;
+                range.left -= bytes;
             }
-            From::Packed(packed) => {
-                let passed = std::io::copy(&mut packed.take(bytes), &mut std::io::sink());
-                if passed.map_err(unpacked)? < bytes {
+            BufferSource::Decompressor(stream) => {
+                let skipped = std::io::copy(&mut stream.take(bytes), &mut std::io::sink());
+                if skipped.map_err(read_fault)? < bytes {
                     return Err(damaged("a compressed buffer is shorter than it claims"));
                 }
             }
@@ -275,8 +278,8 @@ impl Stream {
     }
 }
 
-/// Tells apart what the system refused and what a decompressor found.
-fn unpacked(error: std::io::Error) -> Fault {
+/// Distinguishes errors of a decompressor, which mean a damaged file, from those of the operating system.
+fn read_fault(error: std::io::Error) -> Fault {
     use std::io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     match error.kind() {
         InvalidData | InvalidInput | Other | UnexpectedEof => damaged(error),
@@ -285,23 +288,23 @@ fn unpacked(error: std::io::Error) -> Fault {
 }
 
 #[cfg(feature = "zstd")]
-fn unzstd(place: Place) -> Result<Box<dyn Read + Send>, Fault> {
-    Ok(Box::new(zstd::stream::read::Decoder::new(place)?))
+fn zstd_decoder(range: FileRange) -> Result<Box<dyn Read + Send>, Fault> {
+    Ok(Box::new(zstd::stream::read::Decoder::new(range)?))
 }
 
 #[cfg(not(feature = "zstd"))]
-fn unzstd(_: Place) -> Result<Box<dyn Read + Send>, Fault> {
-    Err(crate::columns::NEEDS_ZSTD.into())
+fn zstd_decoder(_: FileRange) -> Result<Box<dyn Read + Send>, Fault> {
+    Err(crate::columns::needs_zstd())
 }
 
-/// A piece of a file. Several may be read in turns: each keeps its own position.
-struct Place {
+/// A range of a file. Several can be read in turns: each has its own position.
+struct FileRange {
     file: Arc<File>,
     pos: u64,
     left: u64,
 }
 
-impl Read for Place {
+impl Read for FileRange {
     fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
         let most = self.left.min(bytes.len() as u64) as usize;
         let mut file = &*self.file;
@@ -313,16 +316,16 @@ impl Read for Place {
     }
 }
 
-/// Bits that tell what is null, read from front to back; bits count from the lowest of a byte.
-struct Bits {
-    bytes: Stream,
-    /// The next bit.
+/// Reads a validity bitmap from front to back, lowest bit of each byte first.
+struct Bitmap {
+    bytes: BufferReader,
+    /// Number of the next bit.
     at: u64,
-    /// The byte that holds it, unless it is the first bit of its byte.
+    /// The byte that holds the next bit, unless that is the first bit of its byte.
     last: u8,
 }
 
-impl Bits {
+impl Bitmap {
     fn read(&mut self, bits: usize) -> Result<NullBuffer, Fault> {
         let before = (self.at % 8) as usize;
         let whole = (before + bits).div_ceil(8);
@@ -356,9 +359,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_taken_for_what_is_there_not_for_what_is_claimed() {
-        let claims =
-            |packed: Box<dyn Read + Send>| Stream { from: From::Packed(packed), left: u64::MAX };
+    fn memory_grows_with_what_is_there_not_with_what_is_claimed() {
+        let claims = |stream: Box<dyn Read + Send>| BufferReader {
+            source: BufferSource::Decompressor(stream),
+            left: u64::MAX,
+        };
         assert!(claims(Box::new(std::io::empty())).read(1 << 50).is_err());
         let long = claims(Box::new(std::io::repeat(7))).read(2 * GROWTH + 3).unwrap();
         assert!(long.len() == 2 * GROWTH + 3 && long.iter().all(|byte| *byte == 7));

@@ -1,0 +1,216 @@
+//! Reading ahead: a thread reads batches while the caller computes.
+//!
+//! Three batches of a few megabytes circulate: one in use, one ready, one being filled. Mapped memory was
+//! tried instead: see `docs/design.md`.
+
+use crate::batch::{Batch, Values, for_values};
+use crate::error::{Error, Fault, Result};
+use crate::open::{self, Options};
+use crate::source::Source;
+use crate::vectors::FileFacts;
+use frosh::{Element, Rows};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+
+/// Bytes of values in a batch: large enough that handing over costs little, small enough for the cache.
+const BATCH_BYTES: usize = 2 << 20;
+/// Number of batches that circulate.
+const BATCHES: usize = 3;
+
+/// What the reading thread reads.
+pub(crate) struct Reader {
+    pub(crate) files: Vec<FileFacts>,
+    pub(crate) options: Options,
+    /// Open sources of files that cannot be opened a second time.
+    pub(crate) opened: HashMap<PathBuf, Box<dyn Source>>,
+    /// Rows that are still to be skipped.
+    pub(crate) skip: u64,
+}
+
+/// What the reading thread sends.
+enum Message {
+    Batch(Batch),
+    /// An empty batch, to be returned at once.
+    Unused(Batch),
+    Error(Error),
+    End {
+        left_out: u64,
+    },
+}
+
+/// The reading thread: its job and its channels.
+struct ReadingThread {
+    reader: Reader,
+    /// Batches to be filled.
+    empty: Receiver<Batch>,
+    full: SyncSender<Message>,
+    /// Rows left out because they cannot be used.
+    left_out: u64,
+}
+
+impl ReadingThread {
+    /// Reads all files, or until the receiver is dropped.
+    fn run(mut self) {
+        for file in std::mem::take(&mut self.reader.files) {
+            match self.read_file(&file) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    // If the receiver was dropped, nobody needs the error.
+                    let _ = self.full.send(Message::Error(error));
+                    return;
+                }
+            }
+        }
+        let _ = self.full.send(Message::End { left_out: self.left_out });
+    }
+
+    /// Reads one file; false if the receiver was dropped.
+    fn read_file(&mut self, file: &FileFacts) -> Result<bool> {
+        let skip_bad = self.reader.options.skip_bad;
+        if let Some(rows) = file.rows.filter(|rows| !skip_bad && *rows <= self.reader.skip) {
+            self.reader.skip -= rows;
+            return Ok(true);
+        }
+        let path: Arc<Path> = file.path.clone().into();
+        let fault = |fault: Fault| fault.at(&path);
+        let mut source = match self.reader.opened.remove(&file.path) {
+            Some(source) => source,
+            None if !file.rereadable => return Err(fault("can be read only once".into())),
+            None => open::open(&file.path, &self.reader.options).map_err(fault)?.source,
+        };
+        let shape = source.shape();
+        if (shape.dim, shape.kind) != (file.dim, file.kind) {
+            return Err(fault("changed while it was being read".into()));
+        }
+        let mut next_row = 0u64;
+        // With bad rows left out, the rows to skip are counted among the good ones, below.
+        if file.rows.is_some() && !skip_bad {
+            source.skip(self.reader.skip).map_err(fault)?;
+            next_row = std::mem::take(&mut self.reader.skip);
+        }
+        let most = (BATCH_BYTES / (shape.dim * shape.kind.bytes())).max(1);
+        loop {
+            let Ok(mut batch) = self.empty.recv() else { return Ok(false) };
+            batch.values.set_kind(shape.kind);
+            batch.dim = shape.dim;
+            batch.path = Arc::clone(&path);
+            batch.first = next_row;
+            let skip = self.reader.skip;
+            let limit = if skip > 0 { most.min(skip as usize) } else { most };
+            let got = source.read(limit, &mut batch.values).map_err(fault)?;
+            if got == 0 {
+                self.left_out += source.left_out();
+                // The batch comes back for the next file.
+                return Ok(self.full.send(Message::Unused(batch)).is_ok());
+            }
+            next_row += got as u64;
+            if skip_bad {
+                self.left_out += remove_bad_rows(&mut batch.values, shape.dim);
+            }
+            if skip > 0 {
+                self.reader.skip -= batch.len() as u64;
+                batch.values.clear(shape.kind);
+            }
+            let message =
+                if batch.is_empty() { Message::Unused(batch) } else { Message::Batch(batch) };
+            if self.full.send(message).is_err() {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Removes rows that frosh would refuse; returns how many.
+fn remove_bad_rows(values: &mut Values, dim: usize) -> u64 {
+    fn bad_rows<T: Element>(values: &[T], dim: usize) -> Vec<usize> {
+        let mut bad = Vec::new();
+        let mut next = 0;
+        // Checking stops at the first bad row, and goes on behind it.
+        while let Ok(rows) = Rows::new(&values[next * dim..], dim)
+            && let Err(frosh::Error::NotFinite { row, .. } | frosh::Error::TooLarge { row, .. }) =
+                rows.check()
+        {
+            bad.push(next + row);
+            next += row + 1;
+        }
+        bad
+    }
+    let bad = for_values!(&*values, v => bad_rows(v, dim));
+    let count = bad.len() as u64;
+    if count > 0 {
+        values.remove_rows(dim, bad);
+    }
+    count
+}
+
+/// The batches of a stream, in order. Dropping it ends the reading.
+pub struct Batches {
+    /// None after the last message.
+    full: Option<Receiver<Message>>,
+    empty: Sender<Batch>,
+    current: Option<Batch>,
+    left_out: u64,
+    /// The first file, for error messages.
+    path: PathBuf,
+}
+
+impl Batches {
+    pub(crate) fn start(reader: Reader) -> Self {
+        let (return_batch, empty) = channel();
+        // Room for every batch and the last message, so that the thread never waits to send.
+        let (send, full) = sync_channel(BATCHES + 1);
+        let (kind, dim) = (reader.files[0].kind, reader.files[0].dim);
+        let path = reader.files[0].path.clone();
+        for _ in 0..BATCHES {
+            // Cannot fail: the receiver is in this function.
+            let _ = return_batch.send(Batch::new(kind, dim, Arc::from(Path::new(""))));
+        }
+        let thread = ReadingThread { reader, empty, full: send, left_out: 0 };
+        // The thread is not joined: it ends when its channels are closed, and until then it may be waiting
+        // for standard input. If no thread can be started, the first call of `next` says so.
+        let _ = std::thread::Builder::new().name("frosh-read".into()).spawn(move || thread.run());
+        Self { full: Some(full), empty: return_batch, current: None, left_out: 0, path }
+    }
+
+    /// The next rows; `None` at the end and after an error.
+    ///
+    /// This is not an `Iterator`: the batch is borrowed, so that its memory can be filled again.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<&Batch>> {
+        if let Some(batch) = self.current.take() {
+            // Fails after the last batch, when the thread has ended.
+            let _ = self.empty.send(batch);
+        }
+        while let Some(full) = &self.full {
+            match full.recv() {
+                Ok(Message::Batch(batch)) => return Ok(Some(self.current.insert(batch))),
+                Ok(Message::Unused(batch)) => {
+                    let _ = self.empty.send(batch);
+                }
+                Ok(Message::Error(error)) => {
+                    self.full = None;
+                    return Err(error);
+                }
+                Ok(Message::End { left_out }) => {
+                    self.left_out = left_out;
+                    self.full = None;
+                }
+                // Without a last message the thread never started, or it panicked.
+                Err(_) => {
+                    self.full = None;
+                    let why = "the thread that reads it and what follows stopped unexpectedly";
+                    return Err(Fault::from(why).at(&self.path));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Number of rows left out because they cannot be used (see [`Options::skip_bad`]); 0 before the end.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+}
