@@ -42,7 +42,7 @@ PINS = ["numpy==2.4.6", "faiss-cpu==1.15.1", "threadpoolctl==3.6.0"]
 BITS, MILLIONS, KS, THREADS = [64, 128, 256], [1, 10], [10, 100], [1, 2]
 QUERIES, CHECKED = 1000, 100
 SINGLE_GOAL, BATCH_GOAL = 1.5, 3.0
-EXAMPLE = ["cargo", "run", "--release", "--quiet", "-p", "frosh", "--example", "search_speed", "--"]
+BENCH = ["cargo", "bench", "--quiet", "-p", "frosh", "--bench", "search_speed", "--"]
 
 
 def make_codes(bits: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ def best(budget: float, most: int, work: Callable[[int], Any]) -> float:
 
 
 def time_faiss(codes: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
-    """The cells of the example, by FAISS."""
+    """The cells of the benchmark, by FAISS."""
     import faiss
 
     index = faiss.IndexBinaryFlat(8 * codes.shape[1])
@@ -102,14 +102,14 @@ def time_faiss(codes: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
 
 
 def time_frosh(folder: Path, codes: np.ndarray, queries: np.ndarray) -> list[dict[str, Any]]:
-    """The same cells, by the example."""
+    """The same cells, by the benchmark."""
     import numpy as np
 
     np.save(folder / "codes.npy", codes)
     np.save(folder / "queries.npy", queries)
     options = [x for threads in THREADS for x in ("--threads", str(threads))]
     text = subprocess.check_output(
-        [*EXAMPLE, "--codes", str(folder / "codes.npy"), "--queries", str(folder / "queries.npy"),
+        [*BENCH, "--codes", str(folder / "codes.npy"), "--queries", str(folder / "queries.npy"),
          "--json", *options], cwd=ROOT, text=True)
     return [json.loads(line) for line in text.splitlines()]
 
@@ -120,10 +120,10 @@ def compare_encoding() -> None:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    example = [*EXAMPLE[:-2], "speed", "--", "--only-encode", "--json"]
+    bench = [*BENCH[:-2], "speed", "--", "--only-encode", "--json"]
 
     def ours() -> list[dict[str, Any]]:
-        text = subprocess.check_output(example, cwd=ROOT, text=True)
+        text = subprocess.check_output(bench, cwd=ROOT, text=True)
         return [json.loads(line) for line in text.splitlines()]
 
     say("encoding")

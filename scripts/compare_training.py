@@ -4,9 +4,9 @@
 All three learn 64 directions from about 800 MB of f32 rows in 960 dimensions, on one
 thread. A time is reported as a multiple of a floor: the cheapest pass over the same
 memory that still reads every value (a column mean). FROSH is measured against the floor
-of its own Rust example, the Python tools against a floor measured here.
+of its own Rust benchmark, the Python tools against a floor measured here.
 
-    python3 scripts/compare_training.py                    # the example, then the rest
+    python3 scripts/compare_training.py                    # the benchmark, then the rest
     python3 scripts/compare_training.py --frosh-json FILE  # FROSH from a saved run
     python3 scripts/compare_training.py --full             # IncrementalPCA on all rows
 
@@ -42,17 +42,17 @@ ROWS = 800_000_000 // (4 * DIM)
 BATCH = 4096
 PREFIX = 24_576
 FAISS_GOAL, IPCA_GOAL = 15.0, 300.0
-EXAMPLE = ["cargo", "run", "--release", "-p", "frosh", "--example", "speed", "--",
+BENCH = ["cargo", "bench", "-p", "frosh", "--bench", "speed", "--",
            "--only", str(DIM), "--bits", str(BITS), "--json"]
 
 
 def read_frosh(saved: Path | None) -> dict[str, Any]:
-    """The single-threaded cell for DIM and BITS, from a saved run or from the example."""
+    """The single-threaded cell for DIM and BITS, from a saved run or from the benchmark."""
     if saved is not None:
         text = saved.read_text()
     else:
-        say("running the FROSH example")
-        text = subprocess.check_output(EXAMPLE, cwd=ROOT, text=True)
+        say("running the FROSH benchmark")
+        text = subprocess.check_output(BENCH, cwd=ROOT, text=True)
     cells = [json.loads(line) for line in text.splitlines() if line.lstrip().startswith("{")]
     for cell in cells:
         if (cell["dim"], cell["bits"], cell["threads"]) == (DIM, BITS, 1):
@@ -135,7 +135,7 @@ def time_ipca(x: np.ndarray, rows: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--frosh-json", type=Path, metavar="FILE",
-                        help="a saved run: JSON lines of the example, instead of running cargo")
+                        help="a saved run: JSON lines of the benchmark, instead of running cargo")
     parser.add_argument("--full", action="store_true",
                         help=f"fit IncrementalPCA on all {ROWS:,} rows, not {PREFIX:,} (minutes)")
     args = parser.parse_args()

@@ -1,6 +1,6 @@
 //! How fast codes are searched, beside the least that any scan must do: reading every code once.
 //!
-//! Run it with `cargo run --release -p frosh --example search_speed`. For codes of 64, 128 and 256 bits, 1
+//! Run it with `cargo bench -p frosh --bench search_speed`. For codes of 64, 128 and 256 bits, 1
 //! and 10 million of them, it prints for each k and number of threads: single queries per second, the
 //! bandwidth of a single query as a share of that of a plain sum over the same memory, and queries per
 //! second in batches of 1,000; then how a [`MultiIndex`] compares; and at the end how float queries
@@ -33,7 +33,8 @@ struct Options {
 
 fn main() {
     let mut options = Options::default();
-    let mut args = std::env::args().skip(1);
+    // `cargo bench` passes --bench.
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
         if arg == "--json" {
             options.json = true;

@@ -1,6 +1,6 @@
 //! What comparing an index with its checksums costs a search.
 //!
-//! Run it with `cargo run --release -p frosh --example index_verify`. It builds an index of made rows (4 million by
+//! Run it with `cargo bench -p frosh --bench index_verify`. It builds an index of made rows (4 million by
 //! default, codes of 64 bits with factors, and vectors of 64 dimensions in half precision), and searches it with one
 //! query and with a batch, with and without comparing:
 //!
@@ -21,7 +21,8 @@ const BITS: usize = 64;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut millions, mut batch, mut rounds, mut threads) = (4, 100, 9, 0);
     let mut place = std::env::temp_dir();
-    let mut args = std::env::args().skip(1);
+    // `cargo bench` passes --bench.
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let (Some(option), Some(value)) = (args.next(), args.next()) {
         match option.as_str() {
             "--millions" => millions = value.parse()?,

@@ -1,6 +1,6 @@
 //! How fast frosh is, as multiples of the least that any method must do: reading every row once.
 //!
-//! Run it with `cargo run --release -p frosh --example speed`. For each shape and code length it
+//! Run it with `cargo bench -p frosh --bench speed`. For each shape and code length it
 //! prints, from one run on rows in memory: the floor (a plain column-mean pass over the same memory),
 //! and FROSH with the SRHT, FROSH with the sparse embedding, and OSH, each up to and including W, as
 //! multiples of that floor; OSH over FROSH beside the paper's ratio; then the same on all cores. Last,
@@ -29,7 +29,8 @@ const TURNS: usize = 5;
 fn main() {
     let (mut only, mut bits, mut json) = (Vec::new(), Vec::new(), false);
     let (mut encode, mut train) = (true, true);
-    let mut args = std::env::args().skip(1);
+    // `cargo bench` passes --bench.
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     while let Some(arg) = args.next() {
         let mut number = || args.next().and_then(|x| x.parse::<usize>().ok());
         match (arg.as_str(), &mut only, &mut bits) {
