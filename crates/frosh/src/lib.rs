@@ -75,6 +75,7 @@
 //! | searching, Hamming | O(n r) bit operations a query; far groups of rows are pruned early | the codes, and k hits a query |
 //! | searching, multi-index | less than the scan where the k-th neighbour is near | 4 bytes for each row and table |
 //! | searching, float queries | a bound for each code, r / 8 table look-ups for each code that the bound does not prune | 128 r bytes a query |
+//! | re-ranking | d multiplications a candidate, and one read of its vector | 8 d bytes a query, 28 bytes a candidate |
 //! | exact neighbours | 2 d operations a pair | 12 d + 20 k bytes a query |
 //!
 //! # Features

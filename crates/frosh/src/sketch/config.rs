@@ -44,7 +44,7 @@ names!(
 /// Settings are checked by [`Sketcher::new`](crate::Sketcher::new), not by the methods here.
 ///
 /// ```
-/// use frosh::{Config, Method, Metric, Sketcher};
+/// use frosh::{Config, Metric, Sketcher};
 /// let config = Config::new(960)
 ///     .sketch_rows(128) // for codes of at most 64 bits
 ///     .metric(Metric::Cosine)
@@ -80,7 +80,7 @@ const MAX_SAVED_BLOCK_ROWS: usize = 1 << 30;
 
 impl Config {
     /// The default settings for rows of `dim` values: FROSH, 256 sketch rows (enough for 128 bits) but at most
-    /// twice the dimension, Euclidean distance, 4,096 sampled rows, seed 0, worker 0, one thread for every core.
+    /// twice the dimension, Euclidean distance, 4,096 sampled rows, seed 0, worker 0.
     pub fn new(dim: usize) -> Self {
         Self {
             dim,
