@@ -2,10 +2,11 @@
 //!
 //! Several queries meet a block while it is in cache; the distances are those of the search's kernels.
 
+use crate::arch::Isa;
+use crate::arch::hamming::distances as measure;
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::search::codes::Codes;
-use crate::search::hamming::{Isa, distances as measure};
 
 /// Queries that meet each block together.
 const GROUP: usize = 16;
