@@ -14,10 +14,8 @@ fn magnitude_bits_on(isa: Isa, values: &[f32]) -> u32 {
 
 #[inline(always)]
 unsafe fn largest_magnitude<V: F32Vector>(values: &[f32]) -> u32 {
-    let mut wide = [0; 4].map(|_| {
-        // SAFETY: the caller has the features; so below.
-        unsafe { V::splat(0.0) }
-    });
+    // SAFETY: the caller has the features; so below.
+    let mut wide = [unsafe { V::splat(0.0) }; 4];
     let mut chunks = values.chunks_exact(4 * V::LANES);
     for chunk in &mut chunks {
         for (w, values) in wide.iter_mut().zip(chunk.chunks_exact(V::LANES)) {
@@ -25,9 +23,12 @@ unsafe fn largest_magnitude<V: F32Vector>(values: &[f32]) -> u32 {
             *w = unsafe { w.max_bits(V::load(values.as_ptr())) };
         }
     }
-    let tail = chunks.remainder().iter().fold(0, |m, x| m.max(x.to_bits() & MAGNITUDE));
-    // SAFETY: see above.
-    wide.iter().fold(tail, |m, w| m.max(unsafe { w.largest() }))
+    let mut largest = chunks.remainder().iter().fold(0, |m, x| m.max(x.to_bits() & MAGNITUDE));
+    for w in wide {
+        // SAFETY: see above.
+        largest = largest.max(unsafe { w.largest() });
+    }
+    largest
 }
 
 /// Whether all values are finite and not too large: see [`crate::rows::LIMIT`].

@@ -128,28 +128,32 @@ pub(crate) fn starts(
 unsafe fn add_differing<B: ByteVector>(sums: &mut [B; 4], tables: &[PairTables], planes: &[Line]) {
     let (tables, last) = tables.as_chunks::<PACKED_PLANES>();
     let (planes, rest) = planes.as_chunks::<PACKED_PLANES>();
-    // SAFETY: the caller has the features; so below.
-    let add = |sums: &mut [B; 4], pair: usize, packed: B| unsafe {
-        let [low, high] = packed.nibbles();
-        sums[2 * pair] = sums[2 * pair].saturating_add(low);
-        sums[2 * pair + 1] = sums[2 * pair + 1].saturating_add(high);
-    };
     for ([a, b, c], lines) in tables.iter().zip(planes) {
         for pair in 0..2 {
-            // SAFETY: see above.
-            let packed = unsafe {
+            // SAFETY: the caller has the features; so below.
+            unsafe {
                 let [x, y, z] = B::reload(lines);
                 let two = B::load(x).look_up(&a[pair]).add(B::load(y).look_up(&b[pair]));
-                two.add(B::load(z).look_up(&c[pair]))
-            };
-            add(sums, pair, packed);
+                add_packed(sums, pair, two.add(B::load(z).look_up(&c[pair])));
+            }
         }
     }
     for (tables, line) in last.iter().zip(rest) {
         for (pair, table) in tables.iter().enumerate() {
             // SAFETY: see above.
-            add(sums, pair, unsafe { B::load(line).look_up(table) });
+            unsafe { add_packed(sums, pair, B::load(line).look_up(table)) };
         }
+    }
+}
+
+/// Adds the counts of a pair of queries.
+#[inline(always)]
+unsafe fn add_packed<B: ByteVector>(sums: &mut [B; 4], pair: usize, packed: B) {
+    // SAFETY: the caller has the features.
+    unsafe {
+        let [low, high] = packed.nibbles();
+        sums[2 * pair] = sums[2 * pair].saturating_add(low);
+        sums[2 * pair + 1] = sums[2 * pair + 1].saturating_add(high);
     }
 }
 
@@ -173,11 +177,24 @@ unsafe fn add_lookups<B: ByteVector, const N: usize>(
     }
 }
 
+#[inline(always)]
+unsafe fn store<B: ByteVector>(sums: [B; 4]) -> [Line; 4] {
+    let [a, b, c, d] = sums;
+    // SAFETY: the caller has the features.
+    unsafe { [a.store(), b.store(), c.store(), d.store()] }
+}
+
 /// Whether every sum has reached 255.
 #[inline(always)]
 unsafe fn all_far<B: ByteVector, const N: usize>(sums: &[B; N]) -> bool {
+    let mut all = sums[0];
     // SAFETY: the caller has the features.
-    unsafe { sums[1..].iter().fold(sums[0], |all, sum| all.and(*sum)).not_255() == 0 }
+    unsafe {
+        for sum in &sums[1..] {
+            all = all.and(*sum);
+        }
+        all.not_255() == 0
+    }
 }
 
 #[inline(always)]
@@ -198,7 +215,10 @@ unsafe fn seek_by<B: ByteVector>(
         let (near, rest) = lines.split_at(early);
         // SAFETY: the caller has the features.
         unsafe {
-            let mut sums = starts.map(|start| B::splat(start));
+            let mut sums = [B::splat(0); 4];
+            for (sum, start) in sums.iter_mut().zip(starts) {
+                *sum = B::splat(start);
+            }
             add_differing(&mut sums, first, near);
             if all_far(&sums) {
                 continue;
@@ -209,9 +229,11 @@ unsafe fn seek_by<B: ByteVector>(
                     continue;
                 }
             }
-            let masks = sums.map(|sum| sum.not_255());
-            let sums = Sums::Bytes(sums.map(|sum| sum.store()), starts);
-            return Some(Near { group, masks, sums });
+            let mut masks = [0; 4];
+            for (mask, sum) in masks.iter_mut().zip(sums) {
+                *mask = sum.not_255();
+            }
+            return Some(Near { group, masks, sums: Sums::Bytes(store(sums), starts) });
         }
     }
     None
@@ -233,7 +255,7 @@ unsafe fn seek_far_by<B: ByteVector>(
             let sums = unsafe {
                 let mut sums = [B::splat(0); 4];
                 add_differing(&mut sums, tables, planes);
-                sums.map(|sum| sum.store())
+                store(sums)
             };
             for ((totals, sums), nearest) in totals.iter_mut().zip(&sums).zip(&mut nearest) {
                 for (total, sum) in totals.iter_mut().zip(&sums.0) {
@@ -313,7 +335,10 @@ unsafe fn below_255_by<B: ByteVector, const N: usize>(
     let mut masks = [0; 4];
     // SAFETY: the caller has the features.
     unsafe {
-        let mut sums: [B; N] = std::array::from_fn(|q| B::load(&starts[q]));
+        let mut sums = [B::splat(0); N];
+        for (sum, start) in sums.iter_mut().zip(starts) {
+            *sum = B::load(start);
+        }
         for (tables, planes) in lookups.chunks(CHECK_PLANES).zip(planes.chunks(CHECK_PLANES)) {
             add_lookups(&mut sums, tables, planes);
             if all_far(&sums) {

@@ -178,6 +178,14 @@ impl Distances for __m256i {
     }
 }
 
+/// A bit for each byte that is 255.
+#[inline(always)]
+unsafe fn equal_255(x: __m256i) -> u64 {
+    // SAFETY: the caller has AVX2.
+    let mask = unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(-1))) };
+    u64::from(mask.cast_unsigned())
+}
+
 /// A [`Line`] in two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct ByteLine([__m256i; 2]);
@@ -234,8 +242,11 @@ impl ByteVector for ByteLine {
         // SAFETY: see `splat`.
         unsafe {
             let low = _mm256_set1_epi8(15);
-            let upper = |x| _mm256_and_si256(_mm256_srli_epi16::<4>(x), low);
-            [Self([_mm256_and_si256(a, low), _mm256_and_si256(b, low)]), Self([upper(a), upper(b)])]
+            let (upper_a, upper_b) = (_mm256_srli_epi16::<4>(a), _mm256_srli_epi16::<4>(b));
+            [
+                Self([_mm256_and_si256(a, low), _mm256_and_si256(b, low)]),
+                Self([_mm256_and_si256(upper_a, low), _mm256_and_si256(upper_b, low)]),
+            ]
         }
     }
     #[inline(always)]
@@ -257,12 +268,8 @@ impl ByteVector for ByteLine {
     }
     #[inline(always)]
     unsafe fn not_255(self) -> u64 {
-        let far = |x: __m256i| {
-            // SAFETY: see `splat`.
-            let far = unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(-1))) };
-            u64::from(far.cast_unsigned())
-        };
-        !(far(self.0[0]) | far(self.0[1]) << 32)
+        // SAFETY: see `splat`.
+        unsafe { !(equal_255(self.0[0]) | equal_255(self.0[1]) << 32) }
     }
     #[inline(always)]
     unsafe fn with_row_block<K: RowKernel>(width: usize, kernel: K) -> K::Output {
