@@ -32,8 +32,9 @@
 //! [`Sketcher`] learns, [`Sketch`] is what was learned, [`Hasher`] is the finished function, [`Codes`]
 //! are its bits. All four save to and load from safetensors files.
 
-#![deny(missing_docs)]
+#![deny(missing_docs, unsafe_code)]
 
+#[expect(unsafe_code, reason = "the inner loops; see its section on safety")]
 mod arch;
 mod error;
 pub mod evaluation;

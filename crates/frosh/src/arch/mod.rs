@@ -1,4 +1,5 @@
-//! The inner loops: every intrinsic and nearly all `unsafe` code of the crate.
+//! The inner loops: every intrinsic and nearly all `unsafe` code of the crate. Elsewhere, only `storage/mapped.rs` may
+//! use it (`unsafe_code` is denied).
 //!
 //! # Kernels
 //!

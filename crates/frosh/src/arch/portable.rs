@@ -1,4 +1,4 @@
-//! Vectors in plain Rust, for every CPU. Compilers turn them into SSE2 on x86-64 and NEON on aarch64.
+//! Vectors in plain Rust, for every CPU. Compilers make of them SSE2 on x86-64 and NEON on aarch64.
 //!
 //! `f32` itself is a vector of one lane: it serves the last columns, and it is the scalar twin that tests compare with.
 //! There is no portable [`ByteVector`](super::vector::ByteVector): kernels on bytes have scalar twins of their own.

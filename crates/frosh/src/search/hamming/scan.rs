@@ -41,7 +41,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) allowed: Option<&'a RoaringTreemap>,
 }
 
-/// Rows that a task looks at.
+/// The rows of a task.
 #[derive(Clone)]
 enum Rows {
     /// These, one after the other.

@@ -152,8 +152,8 @@ impl Iteration<'_> {
             self.factorise(s, t, &shifts);
             for l in 0..BATCH {
                 // Every vector starts from its own rotation: equal values need unequal starts.
-                let turn = (first + batch * BATCH + l) % n;
-                let (tail, head) = self.start.split_at(turn);
+                let rotation = (first + batch * BATCH + l) % n;
+                let (tail, head) = self.start.split_at(rotation);
                 for (x, r) in self.x.iter_mut().zip(head.iter().chain(tail)) {
                     x[l / LANES][l % LANES] = *r;
                 }
