@@ -51,6 +51,10 @@
 //! [`hadamard`] and [`scatter`] only add, subtract, and multiply by ±1, so a fused multiply-add rounds as the two steps do,
 //! and every instruction set gives the same bytes. [`hamming`] and [`nibble_planes`] are exact. [`project`] and the
 //! eigensolver multiply: there, bytes are the same for one instruction set.
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    expect(dead_code, reason = "vectors of bytes are used on these only")
+)]
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;

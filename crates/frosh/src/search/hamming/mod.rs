@@ -15,8 +15,8 @@
 //! | `multi_index.rs` | tables that spare the scan where neighbours are near |
 //! | `adaptive.rs` | whichever of the two is faster |
 //!
-//! [`arch`](crate::arch) says which kernel each instruction set has. The NEON kernels are tested against a model of their
-//! instructions; their speed is not measured.
+//! [`arch`](crate::arch) says which kernel each instruction set has. The NEON kernels were run
+//! against a model of their instructions only; their speed is not measured.
 //!
 //! **Where we differ** from the usual scan with a heap: the limit is compared in registers, for 32 or 64
 //! rows at once, so rows that are too far cost no branch of their own; what is kept is counted by distance,
