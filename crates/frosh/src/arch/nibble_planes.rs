@@ -71,6 +71,7 @@ pub(crate) fn transpose(isa: Isa, table: Table<'_>, planes: &mut [Line]) {
 
 /// Searches the groups from number `from` on for the first with a row nearer to one of four queries than its limit.
 /// After `early` planes it is checked whether a group can be left.
+#[inline]
 pub(crate) fn seek(
     isa: Isa,
     tables: &[PairTables],
@@ -86,6 +87,7 @@ pub(crate) fn seek(
 
 /// For the first `queries` queries, a bit for each row of the group whose sum ends below 255; the other masks may be
 /// anything. Sums begin at `starts`. No two neighbouring planes may add more than 255 together.
+#[inline]
 pub(crate) fn below_255(
     isa: Isa,
     lookups: &Lookups,
@@ -106,6 +108,7 @@ pub(crate) fn below_255(
 
 /// Writes where the sums of a group's rows start: for each row `at + a * by[0] + b * by[1]`, rounded down and clamped to a
 /// byte. Returns a bit for each row where it is below 0 or not a number.
+#[inline]
 pub(crate) fn starts(
     isa: Isa,
     [a, b]: [&[f32; LINE_ROWS]; 2],
@@ -272,6 +275,7 @@ unsafe fn seek_far_by<B: ByteVector>(
     None
 }
 
+#[inline(always)]
 fn from_distances(group: usize, distances: [[u32; LINE_ROWS]; 4], limits: [u32; 4]) -> Near {
     let near = |q: usize| {
         let rows = distances[q].iter().enumerate();
@@ -282,6 +286,7 @@ fn from_distances(group: usize, distances: [[u32; LINE_ROWS]; 4], limits: [u32; 
 }
 
 /// The scalar twin of [`seek`], which leaves no group early.
+#[inline(never)]
 fn seek_plain(
     tables: &[PairTables],
     planes: &[Line],
@@ -353,6 +358,7 @@ unsafe fn below_255_by<B: ByteVector, const N: usize>(
 }
 
 /// The scalar twin of [`below_255`].
+#[inline(never)]
 fn below_255_plain(lookups: &Lookups, planes: &[Line], starts: &[Line; 4]) -> [u64; 4] {
     std::array::from_fn(|q| {
         (0..LINE_ROWS).fold(0, |mask, row| {

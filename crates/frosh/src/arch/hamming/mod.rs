@@ -85,13 +85,16 @@ impl<'a> Table<'a> {
 }
 
 /// Writes the distance of every row of the table.
+#[inline]
 pub(crate) fn distances(isa: Isa, query: &[u8], table: Table<'_>, out: &mut [u32]) {
     assert!(query.len() == table.width && out.len() == table.len());
-    let kernel = Each { query, table, out };
-    dispatch_bytes!(isa, each_by or plain(kernel: Each<'_>) -> ())
+    dispatch_bytes!(isa, distances_by or distances_plain(
+        query: &[u8], table: Table<'_>, out: &mut [u32]
+    ) -> ())
 }
 
 /// Writes the distances of those of the 64 rows after `first` whose bit is set.
+#[inline]
 pub(crate) fn masked_distances(
     isa: Isa,
     query: &[u8],
@@ -107,6 +110,7 @@ pub(crate) fn masked_distances(
 }
 
 /// Replaces what is in `out` by the distances of these rows.
+#[inline]
 pub(crate) fn listed_distances(
     isa: Isa,
     query: &[u8],
@@ -122,6 +126,7 @@ pub(crate) fn listed_distances(
 
 /// Searches the groups of [`GROUP_ROWS`] rows in [`GroupOrder`], from position `from` on, for the first with a row nearer
 /// than `limit`. Returns its position, and a bit for each such row in it.
+#[inline]
 pub(crate) fn seek(
     isa: Isa,
     query: &[u8],
@@ -130,12 +135,21 @@ pub(crate) fn seek(
     limit: u32,
 ) -> Option<(usize, u64)> {
     assert!(query.len() == table.width);
-    let kernel = Seek { query, table, from, limit };
-    dispatch_bytes!(isa, seek_by or plain(kernel: Seek<'_>) -> Option<(usize, u64)>)
+    dispatch_bytes!(isa, seek_by or seek_plain(
+        query: &[u8], table: Table<'_>, from: usize, limit: u32
+    ) -> Option<(usize, u64)>)
 }
 
-fn plain<K: RowKernel>(kernel: K) -> K::Output {
-    kernel.plain()
+// The twins are not inlined, so that the functions above are small and are.
+
+#[inline(never)]
+fn distances_plain(query: &[u8], table: Table<'_>, out: &mut [u32]) {
+    words::distances(query, table, out);
+}
+
+#[inline(never)]
+fn seek_plain(query: &[u8], table: Table<'_>, from: usize, limit: u32) -> Option<(usize, u64)> {
+    words::seek(query, table, from, limit)
 }
 
 /// The arguments of [`distances`].
@@ -146,11 +160,11 @@ struct Each<'a> {
 }
 
 #[inline(always)]
-unsafe fn each_by<B: ByteVector>(kernel: Each<'_>) {
+unsafe fn distances_by<B: ByteVector>(query: &[u8], table: Table<'_>, out: &mut [u32]) {
     // Checked a second time, so that the compiler knows the table's width where it knows the query's.
-    assert!(kernel.query.len() == kernel.table.width && kernel.out.len() == kernel.table.len());
+    assert!(query.len() == table.width && out.len() == table.len());
     // SAFETY: the caller has the features.
-    unsafe { B::with_row_block(kernel.query.len(), kernel) }
+    unsafe { B::with_row_block(query.len(), Each { query, table, out }) }
 }
 
 impl RowKernel for Each<'_> {
@@ -186,11 +200,16 @@ struct Seek<'a> {
 }
 
 #[inline(always)]
-unsafe fn seek_by<B: ByteVector>(kernel: Seek<'_>) -> Option<(usize, u64)> {
-    // See `each_by`.
-    assert!(kernel.query.len() == kernel.table.width);
+unsafe fn seek_by<B: ByteVector>(
+    query: &[u8],
+    table: Table<'_>,
+    from: usize,
+    limit: u32,
+) -> Option<(usize, u64)> {
+    // See `distances_by`.
+    assert!(query.len() == table.width);
     // SAFETY: the caller has the features.
-    unsafe { B::with_row_block(kernel.query.len(), kernel) }
+    unsafe { B::with_row_block(query.len(), Seek { query, table, from, limit }) }
 }
 
 impl RowKernel for Seek<'_> {
