@@ -93,8 +93,9 @@
 //! the compression and the shrink in [`sketch`], Algorithm 3 (DFROSH) is [`Sketch::merge`]. `docs/algorithms.md` in
 //! the repository has all definitions, with an errata list of the paper.
 
-#![deny(missing_docs)]
+#![deny(missing_docs, unsafe_code)]
 
+#[expect(unsafe_code, reason = "the inner loops; see its section on safety")]
 mod arch;
 mod error;
 pub mod evaluation;

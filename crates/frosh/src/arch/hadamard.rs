@@ -3,12 +3,14 @@
 //!
 //! Strip by strip of [`STRIP`] columns, butterflies run over the rows in passes of radix 8 (three levels
 //! per load and store, in registers), and the sampled rows are added to the accumulator. A strip of
-//! `p` rows stays in the first-level cache. The first pass also finds bad values, and asks memory for what
-//! comes next ([`Ahead`]): strips do not follow the order of memory, so the processor would not guess it.
+//! `p` rows stays in the first-level cache. The first pass also finds bad values, and prefetches what
+//! comes next ([`Prefetcher`]): strips do not follow the order of memory, so the hardware would not prefetch it.
 //!
 //! Cost: `log2(p) + 3` additions per element of the panel, and one per element of the accumulator.
 
-use super::{Isa, Panel, Vector, dispatch};
+use super::Panel;
+use super::isa::{Isa, dispatch_f32};
+use super::vector::F32Vector;
 
 /// Rows of the first pass that go through three levels together.
 const RADIX: usize = 8;
@@ -44,13 +46,13 @@ pub(crate) fn sub_block(
     assert!(acc.len() == job.picks.len() && acc.iter().all(|row| row.len() == width));
     assert!(job.picks.iter().all(|pick| (pick.0 as usize) < p));
     assert!(job.rows.data.len() >= (p - 1) * job.rows.stride + width);
-    dispatch!(isa, run(
+    dispatch_f32!(isa, run(
         job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f64], scratch: &mut [f32]
     ) -> u32)
 }
 
 #[inline(always)]
-unsafe fn run<V: Vector>(
+unsafe fn run<V: F32Vector>(
     job: SubBlock<'_>,
     acc: &mut [&mut [f32]],
     sum: &mut [f64],
@@ -61,7 +63,7 @@ unsafe fn run<V: Vector>(
     unsafe {
         let mut largest = V::splat(0.0);
         let mut tail = 0f32;
-        let mut ahead = Ahead::new(job.rows);
+        let mut ahead = Prefetcher::new(job.rows);
         let width = job.rows.width;
         let main = width / V::LANES * V::LANES;
         let mut from = 0;
@@ -78,45 +80,45 @@ unsafe fn run<V: Vector>(
     }
 }
 
-/// What memory is asked for while this sub-block is worked on: the next one. Where rows follow each other, in the order
-/// in which they lie there; where only some columns of wide rows are wanted, at four places in turn, since memory
-/// delivers distant rows faster side by side than one after the other.
-struct Ahead {
-    /// The lines to ask for next. They may lie behind the end of the data: nothing is read through these pointers.
+/// Prefetches the next sub-block while this one is worked on. Whole rows are prefetched in the order of memory. Of wide
+/// rows, only some columns are needed; there, four streams are interleaved, since memory delivers distant rows faster
+/// side by side than one after the other.
+struct Prefetcher {
+    /// The next line of each stream. It may be past the end of the data: nothing is read through these pointers.
     lines: [*const f32; 4],
-    /// Floats from a line to the next at its place.
+    /// Floats from a line to the next of its stream.
     step: usize,
     column: usize,
-    /// Columns that are wanted of a row; without end where row follows row.
-    wanted: usize,
+    /// Columns of a row that are needed; no limit where whole rows are.
+    needed: usize,
     stride: usize,
 }
 
 /// Floats of a cache line.
-const LINE: usize = 16;
+const LINE_FLOATS: usize = 16;
 
-impl Ahead {
+impl Prefetcher {
     fn new(panel: Panel<'_>) -> Self {
         let whole = panel.width == panel.stride;
-        let (apart, step, wanted) = if whole {
-            (LINE, 4 * LINE, usize::MAX)
+        let (apart, step, needed) = if whole {
+            (LINE_FLOATS, 4 * LINE_FLOATS, usize::MAX)
         } else {
-            (panel.rows.div_ceil(4) * panel.stride, LINE, panel.width)
+            (panel.rows.div_ceil(4) * panel.stride, LINE_FLOATS, panel.width)
         };
         let next = panel.data.as_ptr().wrapping_add(panel.rows * panel.stride);
-        let lines = std::array::from_fn(|place| next.wrapping_add(place * apart));
-        Self { lines, step, column: 0, wanted, stride: panel.stride }
+        let lines = std::array::from_fn(|stream| next.wrapping_add(stream * apart));
+        Self { lines, step, column: 0, needed, stride: panel.stride }
     }
 
-    /// Asks for four lines.
+    /// Prefetches a line of each stream.
     #[inline(always)]
-    unsafe fn ask<V: Vector>(&mut self) {
+    unsafe fn next<V: F32Vector>(&mut self) {
         for line in self.lines {
-            // SAFETY: the caller has the instruction set.
+            // SAFETY: the caller has the features.
             unsafe { V::prefetch(line.wrapping_add(self.column)) };
         }
         self.column += self.step;
-        if self.column >= self.wanted {
+        if self.column >= self.needed {
             self.column = 0;
             self.lines = self.lines.map(|line| line.wrapping_add(self.stride));
         }
@@ -125,14 +127,14 @@ impl Ahead {
 
 /// Columns `from..from + w`, w a multiple of the lanes and at most [`STRIP`]. Returns the largest magnitudes.
 #[inline(always)]
-unsafe fn strip<V: Vector>(
+unsafe fn strip<V: F32Vector>(
     job: &SubBlock<'_>,
     from: usize,
     w: usize,
     acc: &mut [&mut [f32]],
     sum: &mut [f64],
     scratch: &mut [f32],
-    ahead: &mut Ahead,
+    ahead: &mut Prefetcher,
 ) -> V {
     let p = job.rows.rows;
     let mut sums = [0f32; STRIP];
@@ -173,13 +175,13 @@ unsafe fn strip<V: Vector>(
 /// Checks, subtracts the reference, sums, applies the signs, and does the first log2(R) levels. Returns
 /// the largest magnitudes.
 #[inline(always)]
-unsafe fn first_pass<V: Vector, const R: usize>(
+unsafe fn first_pass<V: F32Vector, const R: usize>(
     job: &SubBlock<'_>,
     from: usize,
     w: usize,
     z: *mut f32,
     sums: &mut [f32; STRIP],
-    ahead: &mut Ahead,
+    ahead: &mut Prefetcher,
 ) -> V {
     // SAFETY: see `strip`.
     unsafe {
@@ -210,8 +212,8 @@ unsafe fn first_pass<V: Vector, const R: usize>(
                     v[i + 1] = s1.neg_mul_add(y1, s0y0);
                     i += 2;
                 }
-                for _ in (0..R * V::LANES).step_by(4 * LINE) {
-                    ahead.ask::<V>();
+                for _ in (0..R * V::LANES).step_by(4 * LINE_FLOATS) {
+                    ahead.next::<V>();
                 }
                 butterflies(&mut v, 2);
                 sum.store(sums.as_mut_ptr().add(c));
@@ -227,7 +229,12 @@ unsafe fn first_pass<V: Vector, const R: usize>(
 
 /// log2(R) further levels over rows that lie `stride` apart; returns the next stride.
 #[inline(always)]
-unsafe fn pass<V: Vector, const R: usize>(p: usize, stride: usize, w: usize, z: *mut f32) -> usize {
+unsafe fn pass<V: F32Vector, const R: usize>(
+    p: usize,
+    stride: usize,
+    w: usize,
+    z: *mut f32,
+) -> usize {
     // SAFETY: row numbers stay below p, columns below w.
     unsafe {
         for outer in (0..p).step_by(stride * R) {
@@ -254,13 +261,13 @@ unsafe fn pass<V: Vector, const R: usize>(p: usize, stride: usize, w: usize, z: 
 
 /// The levels of span `from` and up among R registers.
 #[inline(always)]
-unsafe fn butterflies<V: Vector, const R: usize>(v: &mut [V; R], from: usize) {
+unsafe fn butterflies<V: F32Vector, const R: usize>(v: &mut [V; R], from: usize) {
     let mut span = from;
     while span < R {
         for pair in (0..R).step_by(2 * span) {
             for j in pair..pair + span {
                 let (a, b) = (v[j], v[j + span]);
-                // SAFETY: the caller has the instruction set.
+                // SAFETY: the caller has the features.
                 unsafe {
                     v[j] = a.add(b);
                     v[j + span] = a.sub(b);
@@ -307,7 +314,7 @@ mod tests {
                 let picks: Vec<(u32, f32)> = (0..p as u32 + 3)
                     .map(|k| (k * 7 % p as u32, if k % 3 == 0 { -1.0 } else { 1.0 }))
                     .collect();
-                for isa in Isa::every() {
+                for isa in Isa::every_and_scalar() {
                     let mut acc = vec![vec![1f32; width]; picks.len()];
                     let mut sum = vec![10f64; width];
                     let mut scratch = vec![f32::NAN; p * STRIP];
@@ -342,7 +349,7 @@ mod tests {
     #[test]
     fn a_bad_value_anywhere_shows_in_the_largest_magnitude() {
         let (p, d) = (4, 37);
-        for isa in Isa::every() {
+        for isa in Isa::every_and_scalar() {
             for at in (0..p * d).step_by(if cfg!(miri) { 7 } else { 1 }) {
                 for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                     let mut rows = vec![-0.0f32; p * d];

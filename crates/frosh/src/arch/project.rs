@@ -10,19 +10,20 @@
 //! Cost: one fused multiply-add per row, dimension and bit; rows are read once per 16 bits, from
 //! cache.
 
-use super::{Isa, Vector, dispatch};
+use super::isa::{Isa, dispatch_f32};
+use super::vector::F32Vector;
 
 /// Rows that are projected together.
-const TILE: usize = 6;
+const TILE_ROWS: usize = 6;
 /// Directions in one packed column: two registers of the widest set.
-const GROUP: usize = 32;
+const COLUMN: usize = 32;
 
 /// A projection packed for the kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Packed {
     dim: usize,
     bits: usize,
-    /// For each group of [`GROUP`] directions: `dim` times [`GROUP`] floats, zero-padded.
+    /// For each group of [`COLUMN`] directions: `dim` times [`COLUMN`] floats, zero-padded.
     columns: Vec<f32>,
     /// Thresholds, padded with infinity, so that bits past the end are 0.
     thresholds: Vec<f32>,
@@ -33,15 +34,15 @@ impl Packed {
     pub(crate) fn new(directions: &[f32], dim: usize, thresholds: &[f32]) -> Self {
         let bits = thresholds.len();
         assert!(directions.len() == bits * dim);
-        let groups = bits.div_ceil(GROUP);
-        let mut columns = vec![0f32; groups * dim * GROUP];
+        let groups = bits.div_ceil(COLUMN);
+        let mut columns = vec![0f32; groups * dim * COLUMN];
         for (k, w) in directions.chunks_exact(dim).enumerate() {
             for (j, x) in w.iter().enumerate() {
-                columns[(k / GROUP * dim + j) * GROUP + k % GROUP] = *x;
+                columns[(k / COLUMN * dim + j) * COLUMN + k % COLUMN] = *x;
             }
         }
         let mut padded = thresholds.to_vec();
-        padded.resize(groups * GROUP, f32::INFINITY);
+        padded.resize(groups * COLUMN, f32::INFINITY);
         Self { dim, bits, columns, thresholds: padded }
     }
 }
@@ -75,11 +76,11 @@ pub(crate) fn projections(
 fn run_on(isa: Isa, packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
     assert!(rows.len().is_multiple_of(dim) && out.len() == rows.len() / dim * bytes);
-    dispatch!(isa, run(packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) -> ())
+    dispatch_f32!(isa, run(packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) -> ())
 }
 
 #[inline(always)]
-unsafe fn run<V: Vector>(packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) {
+unsafe fn run<V: F32Vector>(packed: &Packed, rows: &[f32], out: &mut [u8], values: &mut [f32]) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
     let n = rows.len() / dim;
     let mut i = 0;
@@ -96,15 +97,15 @@ unsafe fn run<V: Vector>(packed: &Packed, rows: &[f32], out: &mut [u8], values: 
                 3 => tile::<V, 3>(packed, x, out, values),
                 4 => tile::<V, 4>(packed, x, out, values),
                 5 => tile::<V, 5>(packed, x, out, values),
-                _ => tile::<V, TILE>(packed, x, out, values),
+                _ => tile::<V, TILE_ROWS>(packed, x, out, values),
             }
         }
-        i += TILE;
+        i += TILE_ROWS;
     }
 }
 
 #[inline(always)]
-unsafe fn tile<V: Vector, const M: usize>(
+unsafe fn tile<V: F32Vector, const M: usize>(
     packed: &Packed,
     x: &[f32],
     out: &mut [u8],
@@ -112,16 +113,16 @@ unsafe fn tile<V: Vector, const M: usize>(
 ) {
     let (dim, bytes) = (packed.dim, packed.bits.div_ceil(8));
     debug_assert!(x.len() >= M * dim && packed.columns.len() == packed.padded() * dim);
-    for (g, column) in packed.columns.chunks_exact(dim * GROUP).enumerate() {
-        // One array for each dimension: no pointer is kept from one turn to the next, which after the last turn would
-        // point past the end of the columns.
-        let column = column.as_chunks::<GROUP>().0;
+    for (g, column) in packed.columns.chunks_exact(dim * COLUMN).enumerate() {
+        // One array for each dimension: no pointer is kept from one iteration to the next, which after the last one
+        // would point past the end of the columns.
+        let column = column.as_chunks::<COLUMN>().0;
         let mut words = [0u32; M];
         let mut part = 0;
         // Narrow registers take a group in several goes of two registers each.
-        while part < GROUP {
-            // SAFETY: `column` holds dim arrays of GROUP floats and x holds M rows; part + 2 registers <= GROUP because
-            // GROUP is a multiple of every 2 * LANES.
+        while part < COLUMN {
+            // SAFETY: `column` holds dim arrays of COLUMN floats and x holds M rows; part + 2 registers <= COLUMN because
+            // COLUMN is a multiple of every 2 * LANES.
             unsafe {
                 let mut sums = [[V::splat(0.0); 2]; M];
                 let x = x.as_ptr();
@@ -134,13 +135,13 @@ unsafe fn tile<V: Vector, const M: usize>(
                         s[1] = v.mul_add(w1, s[1]);
                     }
                 }
-                let t = packed.thresholds.as_ptr().add(g * GROUP + part);
+                let t = packed.thresholds.as_ptr().add(g * COLUMN + part);
                 let (t0, t1) = (V::load(t), V::load(t.add(V::LANES)));
                 for (i, (word, s)) in words.iter_mut().zip(&sums).enumerate() {
                     let (low, high) = (s[0].sub(t0), s[1].sub(t1));
                     *word |= (low.positive() | high.positive() << V::LANES) << part;
                     if !values.is_empty() {
-                        let at = i * packed.padded() + g * GROUP + part;
+                        let at = i * packed.padded() + g * COLUMN + part;
                         let to = values[at..at + 2 * V::LANES].as_mut_ptr();
                         low.store(to);
                         high.store(to.add(V::LANES));
@@ -149,8 +150,8 @@ unsafe fn tile<V: Vector, const M: usize>(
             }
             part += 2 * V::LANES;
         }
-        let first = g * GROUP / 8;
-        let used = (bytes - first).min(GROUP / 8);
+        let first = g * COLUMN / 8;
+        let used = (bytes - first).min(COLUMN / 8);
         for (i, word) in words.iter().enumerate() {
             out[i * bytes + first..][..used].copy_from_slice(&word.to_le_bytes()[..used]);
         }
@@ -169,7 +170,7 @@ mod tests {
             let w: Vec<f32> = (0..bits * dim).map(|i| (i * 17 % 5) as f32 - 2.0).collect();
             let t: Vec<f32> = (0..bits).map(|k| (k % 3) as f32 - 1.0).collect();
             let packed = Packed::new(&w, dim, &t);
-            for isa in Isa::every() {
+            for isa in Isa::every_and_scalar() {
                 let mut out = vec![0xff; n * bits.div_ceil(8)];
                 sign_bits(isa, &packed, &rows, &mut out);
                 let mut again = out.clone();
@@ -203,10 +204,10 @@ mod tests {
         {
             let w: Box<[f32]> = (0..bits * dim).map(|i| (i * 13 % 7) as f32 - 3.0).collect();
             let packed = Packed::new(&w, dim, &vec![0.5; bits]);
-            assert_eq!(packed.columns.len(), bits.div_ceil(GROUP) * GROUP * dim);
-            for n in 0..=2 * TILE {
+            assert_eq!(packed.columns.len(), bits.div_ceil(COLUMN) * COLUMN * dim);
+            for n in 0..=2 * TILE_ROWS {
                 let rows: Box<[f32]> = (0..n * dim).map(|i| (i * 5 % 9) as f32 - 4.0).collect();
-                for isa in Isa::every() {
+                for isa in Isa::every_and_scalar() {
                     let bytes = bits.div_ceil(8);
                     let mut out = vec![0xff; n * bytes].into_boxed_slice();
                     let mut values = vec![f32::NAN; n * packed.padded()].into_boxed_slice();
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn both_zeros_give_bit_0() {
         let packed = Packed::new(&[1.0, -1.0], 1, &[0.0, 0.0]);
-        for isa in Isa::every() {
+        for isa in Isa::every_and_scalar() {
             let mut out = [0xff; 2];
             sign_bits(isa, &packed, &[0.0, -0.0], &mut out);
             assert_eq!(out, [0, 0], "{isa:?}");

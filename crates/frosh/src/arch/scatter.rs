@@ -4,7 +4,9 @@
 //! Rows are read in order, once. Columns go in strips so narrow that the sums and the accumulator's
 //! rows stay close. Cost: three additions per element.
 
-use super::{Isa, Panel, Vector, dispatch};
+use super::Panel;
+use super::isa::{Isa, dispatch_f32};
+use super::vector::F32Vector;
 
 /// What to do with one sub-block.
 #[derive(Clone, Copy)]
@@ -27,15 +29,15 @@ pub(crate) fn sub_block(
     let width = job.rows.width;
     assert!(job.reference.len() == width && sum.len() == width);
     assert!(job.buckets.len() == job.rows.rows && acc.iter().all(|row| row.len() == width));
-    dispatch!(isa, run(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f64]) -> u32)
+    dispatch_f32!(isa, run(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f64]) -> u32)
 }
 
-/// Columns whose sums are kept on the stack.
-const WIDE: usize = 1024;
+/// Columns of a strip: their sums are kept on the stack.
+const STRIP: usize = 1024;
 
 #[inline(always)]
-unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f64]) -> u32 {
-    let mut sums = [0f32; WIDE];
+unsafe fn run<V: F32Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f64]) -> u32 {
+    let mut sums = [0f32; STRIP];
     // SAFETY: columns stay below the width that every row, the reference and the accumulator have;
     // `acc[h]` is checked by the slice.
     unsafe {
@@ -44,7 +46,7 @@ unsafe fn run<V: Vector>(job: SubBlock<'_>, acc: &mut [&mut [f32]], sum: &mut [f
         let width = job.rows.width;
         let mut from = 0;
         while from < width {
-            let w = WIDE.min(width - from);
+            let w = STRIP.min(width - from);
             let main = w / V::LANES * V::LANES;
             let reference = job.reference.as_ptr().add(from);
             sums[..w].fill(0.0);
@@ -98,7 +100,7 @@ mod tests {
                     want[h as usize][c] += s * (rows[i * d + from + c] - reference[from + c]);
                 }
             }
-            for isa in Isa::every() {
+            for isa in Isa::every_and_scalar() {
                 let mut acc = vec![vec![0f32; width]; q];
                 let mut sum = vec![0f64; width];
                 let mut views: Vec<&mut [f32]> = acc.iter_mut().map(|r| &mut r[..]).collect();

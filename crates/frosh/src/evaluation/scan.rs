@@ -2,10 +2,11 @@
 //!
 //! A group of queries is compared with a block while the block is in cache. The kernels are those of the search.
 
+use crate::arch::Isa;
+use crate::arch::hamming::distances as measure;
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::search::codes::Codes;
-use crate::search::hamming::{Isa, distances as measure};
 
 /// Number of queries in a group, which one task compares with every block.
 const GROUP: usize = 16;

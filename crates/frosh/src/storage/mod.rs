@@ -3,4 +3,5 @@
 pub(crate) mod atomic_file;
 pub(crate) mod container;
 pub(crate) mod formats;
+#[expect(unsafe_code, reason = "maps files into memory")]
 pub(crate) mod mapped;

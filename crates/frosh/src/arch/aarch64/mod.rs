@@ -1,3 +1,3 @@
-//! Kernels by intrinsics of aarch64.
+//! Vectors of aarch64.
 
-pub(crate) mod hamming_neon;
+pub(crate) mod neon;

@@ -8,9 +8,9 @@
 //! **Cost.** At worst that of the scan and, only where it is a fraction of that, of making the tables.
 
 use super::best::Neighbour;
-use super::kernel::Isa;
 use super::multi_index::MultiIndex;
 use super::scan::Scan;
+use crate::arch::Isa;
 use crate::pool::Pool;
 use crate::search::codes::Codes;
 use std::ops::Range;

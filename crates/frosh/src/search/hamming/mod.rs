@@ -7,27 +7,20 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `kernel.rs` | distances of one query to rows as they lie; the search for rows below a limit |
-//! | `planes.rs` | rows turned into planes of half bytes, for many queries at once |
-//! | [`arch`](crate::arch): `hamming_avx2`, `hamming_avx512`, `hamming_neon` | both by intrinsics |
+//! | [`arch::hamming`](crate::arch::hamming) | distances of one query to rows as they are stored; the search for rows below a limit |
+//! | [`arch::nibble_planes`](crate::arch::nibble_planes) | the same for four queries and transposed rows |
+//! | `planes.rs` | batches of queries: transposed rows and the queries' lookup tables |
 //! | `best.rs` | the k nearest so far, by counting |
 //! | `scan.rs` | the exact search: blocks, threads, filters |
 //! | `multi_index.rs` | tables that spare the scan where neighbours are near |
 //! | `adaptive.rs` | whichever of the two is faster |
 //!
-//! | kernel | AVX2 | AVX-512 | NEON | portable |
-//! |---|---|---|---|---|
-//! | one query, rows of 8 or 16 bytes | `vpshufb` | `vpopcntq` | `cnt` | `count_ones` |
-//! | one query, rows of 32, 64, 96, ... bytes | `vpshufb` | `vpopcntq` (not 96, 160, ...) | `count_ones` | `count_ones` |
-//! | one query, rows of other widths | `count_ones` | `count_ones` | `count_ones` | `count_ones` |
-//! | many queries, any width | planes | planes | planes | as one query |
-//!
-//! AVX-512 means F, BW and VPOPCNTDQ. NEON was run in an emulator only, AVX-512 against a model of its instructions:
-//! their answers are tested, their speed is not measured.
+//! [`arch`](crate::arch) says which kernel each instruction set has. The NEON kernels were run
+//! against a model of their instructions only; their speed is not measured.
 //!
 //! **Where we differ** from the usual scan with a heap: the limit is compared in registers, for 32 or 64
 //! rows at once, so rows that are too far cost no branch of their own; what is kept is counted by distance,
-//! not sorted. For batches, codes are turned once for up to a thousand queries, and a group of rows is left
+//! not sorted. For batches, codes are transposed once for up to a thousand queries, and a group of rows is left
 //! as soon as it is certainly too far.
 //!
 //! **Cost.** A single query takes about the time of reading the codes from memory. In batches, a comparison
@@ -53,7 +46,6 @@
 
 pub(crate) mod adaptive;
 mod best;
-pub(crate) mod kernel;
 mod multi_index;
 pub(crate) mod planes;
 mod scan;
@@ -64,6 +56,6 @@ pub(crate) use best::Neighbour;
 pub use multi_index::MultiIndex;
 pub use roaring::RoaringTreemap as IdSet;
 
-pub(crate) use kernel::{Isa, Table, distance, distances};
-pub(crate) use planes::{Line, Lookups, Planes, ROWS, starts};
+pub(crate) use crate::arch::hamming::{Table, distance};
+pub(crate) use planes::Planes;
 pub(crate) use scan::Scan;

@@ -31,8 +31,9 @@
 
 use super::IdSet;
 use super::best::Neighbour;
-use super::kernel::{Isa, Table, fetch, listed};
-use super::scan::{MANY, Scan};
+use super::scan::{MIN_PLANE_QUERIES, Scan};
+use crate::arch::hamming::{Table, listed_distances};
+use crate::arch::{Isa, prefetch};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::search::codes::Codes;
@@ -139,7 +140,7 @@ impl<'a> MultiIndex<'a> {
         allowed: Option<&IdSet>,
     ) -> (Vec<Vec<Neighbour>>, usize) {
         let table = self.codes.table();
-        let many = queries.len() >= MANY;
+        let many = queries.len() >= MIN_PLANE_QUERIES;
         let scan = table.data().len() as f64 * if many { SCAN_MANY } else { SCAN_ALONE };
         let mut found: Vec<Option<Vec<Neighbour>>> = vec![None; queries.len()];
         if k == 0 || limit == 0 {
@@ -197,7 +198,7 @@ impl<'a> MultiIndex<'a> {
                     if spent > most {
                         return None;
                     }
-                    listed(isa, query, table, &near, &mut distances);
+                    listed_distances(isa, query, table, &near, &mut distances);
                     for (&id, &distance) in near.iter().zip(&distances) {
                         let found = Neighbour { distance, id: id.into() };
                         let full = best.len() == k;
@@ -282,18 +283,18 @@ impl Strings {
             && let Some(flip) = flips.next()
         {
             let v = (value ^ flip) as usize;
-            fetch(&self.offsets, v);
+            prefetch(&self.offsets, v);
             values[count] = v;
             count += 1;
         }
         let mut spans = [(0, 0); TOGETHER];
         for (span, v) in spans.iter_mut().zip(&values[..count]) {
             *span = (self.offsets[*v] as usize, self.offsets[v + 1] as usize);
-            fetch(&self.rows, span.0);
+            prefetch(&self.rows, span.0);
         }
         for (from, to) in &spans[..count] {
             for row in &self.rows[*from..*to] {
-                fetch(table.data(), *row as usize * table.width());
+                prefetch(table.data(), *row as usize * table.width());
                 near.push(*row);
             }
         }

@@ -2,33 +2,34 @@
 //!
 //! Work is cut into tasks, each some queries and some rows. A task goes over its rows in blocks that stay
 //! in a cache and shows each block to all its queries, so rows come from memory once. A few
-//! queries look at rows as they lie ([`kernel::seek`](super::kernel::seek)), many at rows turned into
-//! [`planes`]. Tasks with the same queries tell each other how near the k-th row is.
+//! queries are compared with rows as they are stored ([`seek`]), many with rows transposed into
+//! nibble [planes](super::planes). Tasks with the same queries tell each other how near the k-th row is.
 
 use super::best::{Best, Neighbour, nearest};
-use super::kernel::{Isa, Table, Turns, seek, some};
-use super::planes::{self, Planes, Quad};
+use super::planes::{Planes, Quad};
+use crate::arch::Isa;
+use crate::arch::hamming::{GroupOrder, Table, masked_distances, seek};
+use crate::arch::nibble_planes::LINE_ROWS;
 use crate::pool::Pool;
 use roaring::RoaringTreemap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// From so many queries on, turning rows pays.
-pub(super) const MANY: usize = 16;
-/// Queries that a thread must have at least, before queries are split rather than rows.
-const SHARE: usize = 64;
-/// Rows that a task must have at least, where rows are split.
-const SPAN: usize = 1 << 14;
-/// Bytes of a block of rows as they lie: half of a first-level cache.
-const BLOCK: usize = 1 << 14;
-/// Bytes of a block for a query that is alone, which reads each row once: large enough for its
-/// [quarters](super::kernel::Turns) to be streams of their own.
-const ALONE: usize = 1 << 20;
-/// Bytes of a block of turned rows, which a second-level cache holds beside the lookup tables.
-const TURNED: usize = 1 << 16;
+/// From so many queries on, it pays to transpose rows.
+pub(super) const MIN_PLANE_QUERIES: usize = 16;
+/// Queries that each thread must have, before queries are split among threads rather than rows.
+const MIN_THREAD_QUERIES: usize = 64;
+/// Rows that a task must have, where rows are split.
+const MIN_TASK_ROWS: usize = 1 << 14;
+/// Bytes of a block of rows as they are stored: half of a first-level cache.
+const BLOCK_BYTES: usize = 1 << 14;
+/// Bytes of a block for a single query, which reads each row once: large enough for the streams of [`GroupOrder`].
+const SINGLE_QUERY_BLOCK_BYTES: usize = 1 << 20;
+/// Bytes of a block of transposed rows, which a second-level cache holds beside the lookup tables.
+const PLANE_BLOCK_BYTES: usize = 1 << 16;
 /// Bytes of the queries' lookup tables in a task: half of the second-level cache.
-const TABLES: usize = 1 << 18;
+const LOOKUP_BYTES: usize = 1 << 18;
 
 /// An exact Hamming search: the `k` rows of `table` nearest to each query, of those nearer than `limit` and allowed.
 pub(crate) struct Scan<'a> {
@@ -39,7 +40,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) allowed: Option<&'a RoaringTreemap>,
 }
 
-/// Rows that a task looks at.
+/// The rows of a task.
 #[derive(Clone)]
 enum Rows {
     /// These, one after the other.
@@ -93,13 +94,13 @@ impl Scan<'_> {
     /// Queries of a task, and the pieces that rows are cut into.
     fn cut(&self, threads: usize) -> (usize, Vec<Rows>) {
         let (count, rows) = (self.queries.len(), self.table.len());
-        let most = (TABLES / (Quad::BYTES * self.queries.width())).max(SHARE);
-        let apart = count >= SHARE * threads;
+        let most = (LOOKUP_BYTES / (Quad::BYTES * self.queries.width())).max(MIN_THREAD_QUERIES);
+        let apart = count >= MIN_THREAD_QUERIES * threads;
         let chunks = count.div_ceil(most).next_multiple_of(if apart { threads } else { 1 });
         let chunk = count.div_ceil(chunks).next_multiple_of(4);
         let pieces = |total: usize| {
             let most = if apart || threads == 1 { 1 } else { 4 * threads };
-            let size = total.div_ceil(most).max(SPAN);
+            let size = total.div_ceil(most).max(MIN_TASK_ROWS);
             (0..total).step_by(size).map(move |from| from..total.min(from + size))
         };
         let Some(allowed) = self.allowed else {
@@ -117,7 +118,7 @@ impl Scan<'_> {
     fn run(&self, isa: Isa, queries: Range<usize>, rows: Rows, limits: &[AtomicU32]) -> Vec<Best> {
         let width = self.table.width();
         let queries = self.queries.part(queries.start, queries.end);
-        let many = isa.looks_up() && queries.len() >= MANY;
+        let many = isa.has_nibble_lookup() && queries.len() >= MIN_PLANE_QUERIES;
         let mut work = Work {
             isa,
             queries,
@@ -132,9 +133,9 @@ impl Scan<'_> {
                 quads.map(|q| Quad::new(queries.part(q, queries.len().min(q + 4)))).collect();
         }
         let height = match (many, queries.len()) {
-            (true, _) => (TURNED / (2 * width * planes::ROWS)).max(1) * planes::ROWS,
-            (_, 1) => (ALONE / width).max(1),
-            _ => (BLOCK / width).max(64),
+            (true, _) => (PLANE_BLOCK_BYTES / (2 * width * LINE_ROWS)).max(1) * LINE_ROWS,
+            (_, 1) => (SINGLE_QUERY_BLOCK_BYTES / width).max(1),
+            _ => (BLOCK_BYTES / width).max(64),
         };
         match rows {
             Rows::Span(rows) => {
@@ -171,7 +172,7 @@ struct Work<'a> {
     isa: Isa,
     queries: Table<'a>,
     bests: Vec<Best>,
-    /// The queries by fours, where rows are turned.
+    /// The queries by fours, where rows are transposed.
     quads: Vec<Quad>,
     planes: Planes,
     /// What a row must be in, where blocks hold others too.
@@ -190,7 +191,7 @@ impl Work<'_> {
                 self.see_one(q, block, &ids);
             }
         } else {
-            self.planes.turn(self.isa, block);
+            self.planes.transpose(self.isa, block);
             for q in 0..self.quads.len() {
                 self.see_four(q, &ids);
             }
@@ -204,19 +205,19 @@ impl Work<'_> {
 
     fn see_one(&mut self, q: usize, block: Table<'_>, ids: &Ids<'_>) {
         let query = self.queries.row(q);
-        let turns = Turns::new(block);
+        let order = GroupOrder::new(block);
         let before = self.bests[q].limit();
         let (mut limit, mut from) = (before, 0);
         while limit > 0
-            && let Some((turn, mask)) = seek(self.isa, query, block, from, limit)
+            && let Some((position, mask)) = seek(self.isa, query, block, from, limit)
         {
-            let first = turns.first(turn);
+            let first = order.first_row(position);
             let mut distances = [0; 64];
-            some(self.isa, query, block, first, mask, &mut distances);
+            masked_distances(self.isa, query, block, first, mask, &mut distances);
             let near = |best: &Best| best.limit_within(before);
             self.take(q, first, mask, |row| distances[row], ids, near);
             limit = near(&self.bests[q]);
-            from = turn + 1;
+            from = position + 1;
         }
     }
 
@@ -236,7 +237,7 @@ impl Work<'_> {
                 break;
             };
             for (i, mask) in near.masks.into_iter().enumerate().take(queries.len()) {
-                let first = near.group * planes::ROWS;
+                let first = near.group * LINE_ROWS;
                 let distance = |row| near.distance(i, row);
                 self.take(4 * quad + i, first, mask, distance, ids, Best::limit);
             }

@@ -1,9 +1,12 @@
 //! Kernels against the one-line count, searches against a sort of everything.
 
 use super::best::Neighbour;
-use super::kernel::{Isa, Table, Turns, distance, distances, listed, seek, some};
 use super::planes::{Planes, Quad};
 use super::scan::Scan;
+use crate::arch::Isa;
+use crate::arch::hamming::{
+    GroupOrder, Table, distance, distances, listed_distances, masked_distances, seek,
+};
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::search::codes::{Codes, HasherId};
@@ -62,13 +65,13 @@ fn every_kernel_counts_the_bits_that_differ() {
                     }
                     let picked: Vec<u32> = (0..rows as u32).rev().step_by(3).collect();
                     let mut got = vec![7];
-                    listed(isa, query, table, &picked, &mut got);
+                    listed_distances(isa, query, table, &picked, &mut got);
                     let wanted: Vec<u32> = picked.iter().map(|i| want[*i as usize]).collect();
                     assert_eq!(got, wanted, "{case}");
                     let mask =
                         0x9249_1249_4489_5aa5 & u64::MAX.unbounded_shr(64 - rows.min(64) as u32);
                     let mut got = [u32::MAX; 64];
-                    some(isa, query, table, 0, mask, &mut got);
+                    masked_distances(isa, query, table, 0, mask, &mut got);
                     for (i, got) in got.iter().enumerate() {
                         let want = if mask >> i & 1 == 1 { want[i] } else { u32::MAX };
                         assert_eq!(*got, want, "{case}");
@@ -78,11 +81,11 @@ fn every_kernel_counts_the_bits_that_differ() {
                     {
                         let mut near = Vec::new();
                         let mut from = 0;
-                        while let Some((turn, mask)) = seek(isa, query, table, from, limit) {
+                        while let Some((position, mask)) = seek(isa, query, table, from, limit) {
                             assert!(mask != 0, "{case}");
-                            let first = Turns::new(table).first(turn);
+                            let first = GroupOrder::new(table).first_row(position);
                             near.extend((0..64).filter(|i| mask >> i & 1 == 1).map(|i| first + i));
-                            from = turn + 1;
+                            from = position + 1;
                         }
                         near.sort_unstable();
                         let want: Vec<usize> = (0..rows).filter(|i| want[*i] < limit).collect();
@@ -117,7 +120,7 @@ fn planes_find_what_is_below_the_limits() {
                 limits[..asked].copy_from_slice(&given[..asked]);
                 for isa in Isa::every() {
                     let mut planes = Planes::default();
-                    planes.turn(isa, table);
+                    planes.transpose(isa, table);
                     let (mut found, mut from) = (vec![Vec::new(); 4], 0);
                     while let Some(near) = planes.seek(isa, &quad, from, limits) {
                         for (q, found) in found.iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! Ruling rows out by bytes, before anything is computed in floats.
 //!
 //! **Bound.** For a query with projections v let D = |v|_1 - S: what a code's signed sum S lacks of the largest
-//! possible one. D is a sum over half bytes, each term one of sixteen values that are not negative. In units of
+//! possible one. D is a sum over nibbles, each term one of sixteen values that are not negative. In units of
 //! a width w, rounded down to bytes, these values fit a register, and one lookup and one saturating addition add a
 //! term for 32 rows ([`Planes`]). The result is never above D / w. Only rows with
 //!
@@ -20,33 +20,37 @@
 //! rounded sums and need re-ranking.
 //!
 //! **Cost.** 64 bits, in batches, on a Zen 3 core (`search_speed`): 0.3 ns for a row and query (asymmetric), 0.6
-//! (estimated, whose rows each have their own limit); a single query 2.6 and 3.8, since rows are turned for it alone.
+//! (estimated, whose rows each have their own limit); a single query 2.6 and 3.8, since rows are transposed for it alone.
 
 use super::score::Scorer;
 use super::{Best, Queries, Ranking, Scored};
+use crate::arch::Isa;
+use crate::arch::hamming::Table;
+use crate::arch::nibble_planes::{LINE_ROWS, Line, Lookups, starts};
 use crate::search::codes::Codes;
-use crate::search::hamming::{Isa, Line, Lookups, Planes, ROWS, Table, starts};
+use crate::search::hamming::Planes;
 use std::ops::Range;
 
-/// Queries that share turned rows.
-pub(super) const TOGETHER: usize = 64;
-/// Longer codes have so many terms that rounding each down leaves no bound.
-const LONGEST: usize = 64;
-/// Bytes of a block of turned rows, which a second-level cache holds beside the look-ups.
-const TURNED: usize = 1 << 16;
+/// Queries that share transposed rows.
+pub(super) const BATCH_QUERIES: usize = 64;
+/// Bytes of a code, at most: longer ones have so many terms that rounding each down leaves no bound.
+const MAX_CODE_BYTES: usize = 64;
+/// Bytes of a block of transposed rows, which a second-level cache holds beside the lookup tables.
+const PLANE_BLOCK_BYTES: usize = 1 << 16;
 /// Rows that are scored exactly first, at least, to have a limit.
-const FIRST: usize = 1024;
-/// The bound of the sampled rows, in widths: below 255, so that few rows lie beyond.
-const SCALE: f64 = 230.0;
-/// What sums of floats may be off, relative to |v|_1, and what a float's rounding may be.
-const SUMS: f64 = 2e-5;
-const ROUND: f64 = 2e-6;
+const MIN_SCORED_ROWS: usize = 1024;
+/// The largest bound of the sampled rows, in units: below 255, so that few other rows exceed that.
+const TARGET_BOUND: f64 = 230.0;
+/// How far sums of floats may be off, relative to |v|_1.
+const SUM_ERROR: f64 = 2e-5;
+/// How far a rounded float may be off, relatively.
+const ROUNDING: f64 = 2e-6;
 
 /// Whether bounds pay.
 pub(super) fn pays(codes: &Codes, k: usize) -> bool {
-    Isa::detect().looks_up()
-        && codes.bytes_per_row() <= LONGEST
-        && codes.len() / 8 >= k.max(FIRST / 2)
+    Isa::detect().has_nibble_lookup()
+        && codes.bytes_per_row() <= MAX_CODE_BYTES
+        && codes.len() / 8 >= k.max(MIN_SCORED_ROWS / 2)
 }
 
 /// The best of some rows, for some queries.
@@ -61,16 +65,17 @@ pub(super) fn search<'a>(
     let isa = Isa::detect();
     let width = codes.bytes_per_row();
     let mut bests: Vec<Best<'_>> = asked.clone().map(|_| best()).collect();
-    let first = rows.end.min(rows.start + FIRST.max(4 * bests.first().map_or(0, |best| best.k)));
+    let first =
+        rows.end.min(rows.start + MIN_SCORED_ROWS.max(4 * bests.first().map_or(0, |best| best.k)));
     for (best, scorer) in bests.iter_mut().zip(&scorers) {
         best.all(scorer, rows.start..first);
     }
     let mut fours: Vec<Four> = (0..asked.len().div_ceil(4)).map(|_| Four::new(width)).collect();
     let (mut planes, mut bounds) = (Planes::default(), Bounds::default());
-    let height = (TURNED / (2 * width * ROWS)).max(1) * ROWS;
+    let height = (PLANE_BLOCK_BYTES / (2 * width * LINE_ROWS)).max(1) * LINE_ROWS;
     for from in (first..rows.end).step_by(height) {
         let to = rows.end.min(from + height);
-        planes.turn(isa, Table::new(&codes.as_bytes()[from * width..to * width], width));
+        planes.transpose(isa, Table::new(&codes.as_bytes()[from * width..to * width], width));
         bounds.fill(codes, queries, &scorers[0], from..to);
         for (f, four) in fours.iter_mut().enumerate() {
             let here = 4 * f..asked.len().min(4 * f + 4);
@@ -79,9 +84,9 @@ pub(super) fn search<'a>(
                 let values = queries.projections(asked.start + q);
                 four.renew(q - here.start, values, &bounds, bests[q].limit, scorers[q].own());
             }
-            for group in 0..(to - from).div_ceil(ROWS) {
-                let row = from + group * ROWS;
-                let filled = u64::MAX >> (ROWS - ROWS.min(to - row));
+            for group in 0..(to - from).div_ceil(LINE_ROWS) {
+                let row = from + group * LINE_ROWS;
+                let filled = u64::MAX >> (LINE_ROWS - LINE_ROWS.min(to - row));
                 let masks = four.near(isa, &planes, &bounds, group, here.len());
                 for (q, mask) in here.clone().zip(masks) {
                     let mut mask = mask & filled;
@@ -108,8 +113,8 @@ pub(super) fn search<'a>(
 #[derive(Default)]
 struct Bounds {
     estimated: bool,
-    squares: Vec<[f32; ROWS]>,
-    inverses: Vec<[f32; ROWS]>,
+    squares: Vec<[f32; LINE_ROWS]>,
+    inverses: Vec<[f32; LINE_ROWS]>,
 }
 
 impl Bounds {
@@ -120,9 +125,9 @@ impl Bounds {
             return;
         };
         self.estimated = true;
-        let groups = rows.len().div_ceil(ROWS);
-        self.squares.resize(groups, [0.0; ROWS]);
-        self.inverses.resize(groups, [0.0; ROWS]);
+        let groups = rows.len().div_ceil(LINE_ROWS);
+        self.squares.resize(groups, [0.0; LINE_ROWS]);
+        self.inverses.resize(groups, [0.0; LINE_ROWS]);
         let all = self.squares.as_flattened_mut().iter_mut().zip(self.inverses.as_flattened_mut());
         for ((square, inverse), (norm, gain)) in all.zip(factors.from(rows.start)) {
             let (norm, gain) = (values[0][norm], values[1][gain]);
@@ -168,7 +173,7 @@ impl Four {
         Self {
             lookups: vec![[[0; 16]; 4]; 2 * width],
             each: [none; 4],
-            lines: [Line([255; ROWS]); 4],
+            lines: [Line([255; LINE_ROWS]); 4],
         }
     }
 
@@ -180,13 +185,17 @@ impl Four {
         let largest = scale.largest_bound(bounds, limit, own);
         if !(0.7 * scale.largest..=1.05 * scale.largest).contains(&largest) {
             scale.largest = largest;
-            scale.width = largest.max(1e-6 * scale.most).max(f64::MIN_POSITIVE) / SCALE;
-            let per = (1.0 - ROUND) / scale.width;
+            scale.width = largest.max(1e-6 * scale.most).max(f64::MIN_POSITIVE) / TARGET_BOUND;
+            let per = (1.0 - ROUNDING) / scale.width;
             for (tables, values) in self.lookups.iter_mut().zip(values.chunks(4)) {
-                tables[q] = std::array::from_fn(|half| {
+                tables[q] = std::array::from_fn(|nibble| {
                     // A bit that is against its projection's sign takes twice the magnitude from the sum.
                     let against = |(bit, v): (usize, &f32)| {
-                        if (half >> bit & 1 == 1) == (*v > 0.0) { 0.0 } else { f64::from(v.abs()) }
+                        if (nibble >> bit & 1 == 1) == (*v > 0.0) {
+                            0.0
+                        } else {
+                            f64::from(v.abs())
+                        }
                     };
                     let lacks = 2.0 * values.iter().enumerate().map(against).sum::<f64>();
                     // Two of them are added before sums saturate.
@@ -202,9 +211,9 @@ impl Four {
         let scale = &mut self.each[q];
         let [plain, per_inverse] = scale.bound(limit, own);
         scale.at = (255.0 - plain / scale.width) as f32;
-        scale.by = [(1.0 - ROUND) / scale.width, -per_inverse / scale.width].map(|x| x as f32);
+        scale.by = [(1.0 - ROUNDING) / scale.width, -per_inverse / scale.width].map(|x| x as f32);
         if !scale.estimated {
-            self.lines[q] = Line([scale.at as u8; ROWS]);
+            self.lines[q] = Line([scale.at as u8; LINE_ROWS]);
         }
     }
 
@@ -237,12 +246,12 @@ impl Scale {
     /// The bound of D: a number, and what the row's inverse is multiplied by; beside these, the estimated
     /// one lacks the row's square.
     fn bound(&self, limit: f32, own: f32) -> [f64; 2] {
-        let (most, limit, own) = (self.most * (1.0 + SUMS), f64::from(limit), f64::from(own));
+        let (most, limit, own) = (self.most * (1.0 + SUM_ERROR), f64::from(limit), f64::from(own));
         if !self.estimated {
-            return [most + limit + ROUND * limit.abs(), 0.0];
+            return [most + limit + ROUNDING * limit.abs(), 0.0];
         }
-        let rest = limit - own * (1.0 - ROUND);
-        [most, rest + ROUND * rest.abs()]
+        let rest = limit - own * (1.0 - ROUNDING);
+        [most, rest + ROUNDING * rest.abs()]
     }
 
     /// About the largest bound of a row in the block, by some of them; D is never above twice |v|_1.

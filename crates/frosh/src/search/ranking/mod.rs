@@ -141,7 +141,7 @@ impl Codes {
         let n = self.len();
         // Work is cut by queries, and for few of them by rows as well, so that every thread has some.
         let bounded = bound::pays(self, k);
-        let most = if bounded { bound::TOGETHER } else { 1 };
+        let most = if bounded { bound::BATCH_QUERIES } else { 1 };
         let chunk = queries.len().div_ceil(pool.threads()).clamp(1, most);
         let chunks = queries.len().div_ceil(chunk);
         let parts = (2 * pool.threads()).div_ceil(chunks.max(1)).min(n.div_ceil(4096)).max(1);

@@ -19,13 +19,13 @@
 //!
 //! Cost: `2/3 n^3` multiply-adds forward, `n^2` per vector back; `4 n^2` bytes.
 
-use crate::arch::lanes::{Lane, Simd, W};
+use crate::arch::{F64Vector, F64x4, LANES};
 use std::ops::Range;
 
 /// A 4 x 4 piece of the matrix, row by row; cache-line aligned so that no load straddles lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-pub(crate) struct Tile(pub(crate) [Lane; W]);
+pub(crate) struct Tile(pub(crate) [F64x4; LANES]);
 
 /// Columns of vectors that share one visit of four reflectors: they stay in the first cache.
 pub(crate) const COLUMNS: usize = 8;
@@ -40,18 +40,18 @@ pub(crate) fn block(b: usize) -> Range<usize> {
 }
 
 #[inline(always)]
-pub(crate) fn dot<S: Simd>(s: S, a: &[Lane], b: &[Lane]) -> f64 {
-    let mut acc = [s.splat(0.0); W];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<W>(), b.as_chunks::<W>());
+pub(crate) fn dot<S: F64Vector>(s: S, a: &[F64x4], b: &[F64x4]) -> f64 {
+    let mut acc = [s.splat(0.0); LANES];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     for (a, b) in a.iter().zip(b) {
-        for i in 0..W {
+        for i in 0..LANES {
             acc[i] = s.fma(s.load(&a[i]), s.load(&b[i]), acc[i]);
         }
     }
     for (a, b) in a_rest.iter().zip(b_rest) {
         acc[0] = s.fma(s.load(a), s.load(b), acc[0]);
     }
-    let mut sums = [0.0; W];
+    let mut sums = [0.0; LANES];
     s.store(s.sums(acc), &mut sums);
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
@@ -59,25 +59,25 @@ pub(crate) fn dot<S: Simd>(s: S, a: &[Lane], b: &[Lane]) -> f64 {
 /// Reduces the matrix in `tiles` to the diagonal `d` and the subdiagonal `e`, leaving in row `m`
 /// of `tiles` the vector of `H_m`. `work` holds four vectors; diagonal tiles come in mirrored.
 #[inline(always)]
-pub(crate) fn reduce<S: Simd>(
+pub(crate) fn reduce<S: F64Vector>(
     s: S,
     tiles: &mut [Tile],
-    work: &mut [Lane],
+    work: &mut [F64x4],
     d: &mut [f64],
     e: &mut [f64],
 ) {
     let n = d.len();
-    let nb = n.div_ceil(W);
+    let nb = n.div_ceil(LANES);
     let (mut v, rest) = work.split_at_mut(nb);
     let (w, rest) = rest.split_at_mut(nb);
     let (mut u, y) = rest.split_at_mut(nb);
-    v.fill([0.0; W]);
-    w.fill([0.0; W]);
+    v.fill([0.0; LANES]);
+    w.fill([0.0; LANES]);
     for m in (0..n).rev() {
         // Row `m` is brought up to date ahead of the pass: the next reflector comes from it.
-        let (b, r, len) = (m / W, m % W, m.div_ceil(W));
+        let (b, r, len) = (m / LANES, m % LANES, m.div_ceil(LANES));
         let (vm, wm) = (s.splat(v[b][r]), s.splat(w[b][r]));
-        u.fill([0.0; W]);
+        u.fill([0.0; LANES]);
         for (((t, u), v), w) in tiles[block(b)].iter().zip(&mut *u).zip(&*v).zip(&*w) {
             s.store(s.fnma(wm, s.load(v), s.fnma(vm, s.load(w), s.load(&t.0[r]))), u);
         }
@@ -91,10 +91,10 @@ pub(crate) fn reduce<S: Simd>(
         for (t, u) in tiles[block(b)].iter_mut().zip(&*u) {
             t.0[r] = *u;
         }
-        y[..len].fill([0.0; W]);
+        y[..len].fill([0.0; LANES]);
         pass(s, &mut tiles[..len * (len + 1) / 2], v, w, u, y);
-        if m % W != 0 {
-            y[len - 1][m % W..].fill(0.0);
+        if m % LANES != 0 {
+            y[len - 1][m % LANES..].fill(0.0);
         }
         let h = s.splat(-0.5 * dot(s, &u[..len], &y[..len]));
         for ((w, y), u) in w[..len].iter_mut().zip(&y[..len]).zip(&u[..len]) {
@@ -106,15 +106,15 @@ pub(crate) fn reduce<S: Simd>(
 
 /// Turns `u` into the vector that reflects it onto coordinate `last`; returns what stands there.
 #[inline(always)]
-fn reflector<S: Simd>(s: S, last: usize, u: &mut [Lane]) -> f64 {
-    let alpha = std::mem::take(&mut u[last / W][last % W]);
+fn reflector<S: F64Vector>(s: S, last: usize, u: &mut [F64x4]) -> f64 {
+    let alpha = std::mem::take(&mut u[last / LANES][last % LANES]);
     let rest = dot(s, u, u);
     if rest <= NOTHING {
-        u.fill([0.0; W]);
+        u.fill([0.0; LANES]);
         return alpha;
     }
     let norm = (alpha * alpha + rest).sqrt();
-    u[last / W][last % W] = alpha + norm.copysign(alpha);
+    u[last / LANES][last % LANES] = alpha + norm.copysign(alpha);
     let f = s.splat((norm * (norm + alpha.abs())).sqrt().recip());
     for u in u {
         s.store(s.mul(f, s.load(u)), u);
@@ -124,7 +124,14 @@ fn reflector<S: Simd>(s: S, last: usize, u: &mut [Lane]) -> f64 {
 
 /// `A <- A - v w' - w v'` and `y <- y + A u` in one sweep of the lower triangle.
 #[inline(always)]
-fn pass<S: Simd>(s: S, mut tiles: &mut [Tile], v: &[Lane], w: &[Lane], u: &[Lane], y: &mut [Lane]) {
+fn pass<S: F64Vector>(
+    s: S,
+    mut tiles: &mut [Tile],
+    v: &[F64x4],
+    w: &[F64x4],
+    u: &[F64x4],
+    y: &mut [F64x4],
+) {
     let mut b = 0;
     while let Some((row, rest)) = tiles.split_at_mut_checked(b + 1) {
         tiles = rest;
@@ -132,8 +139,9 @@ fn pass<S: Simd>(s: S, mut tiles: &mut [Tile], v: &[Lane], w: &[Lane], u: &[Lane
         let (above, here) = y.split_at_mut(b);
         let (vb, wb, ub) = (v[b], w[b], u[b]);
         let zero = s.splat(0.0);
-        let (mut vi, mut wi, mut ui, mut acc) = ([zero; W], [zero; W], [zero; W], [zero; W]);
-        for r in 0..W {
+        let (mut vi, mut wi, mut ui, mut acc) =
+            ([zero; LANES], [zero; LANES], [zero; LANES], [zero; LANES]);
+        for r in 0..LANES {
             (vi[r], wi[r], ui[r]) = (s.splat(vb[r]), s.splat(wb[r]), s.splat(ub[r]));
         }
         for ((((t, v), w), u), y) in head.iter_mut().zip(v).zip(w).zip(u).zip(above) {
@@ -160,7 +168,7 @@ fn pass<S: Simd>(s: S, mut tiles: &mut [Tile], v: &[Lane], w: &[Lane], u: &[Lane
 
 /// Replaces the columns of `z`, of `nb` lanes each, by `Q z`.
 #[inline(always)]
-pub(crate) fn back<S: Simd>(s: S, tiles: &[Tile], nb: usize, z: &mut [Lane]) {
+pub(crate) fn back<S: F64Vector>(s: S, tiles: &[Tile], nb: usize, z: &mut [F64x4]) {
     for z in z.chunks_mut(COLUMNS * nb) {
         for b in 0..nb {
             let tiles = &tiles[block(b)];
@@ -179,9 +187,9 @@ pub(crate) fn back<S: Simd>(s: S, tiles: &[Tile], nb: usize, z: &mut [Lane]) {
 
 /// The inner products of four reflectors that stand below the diagonal of `U'U`, by rows.
 #[inline(always)]
-fn lower<S: Simd>(s: S, tiles: &[Tile]) -> [Lane; 2] {
+fn lower<S: F64Vector>(s: S, tiles: &[Tile]) -> [F64x4; 2] {
     let zero = s.splat(0.0);
-    let (mut near, mut far) = ([zero; W], [zero; W]);
+    let (mut near, mut far) = ([zero; LANES], [zero; LANES]);
     for Tile(t) in tiles {
         let (a, b, c, d) = (s.load(&t[0]), s.load(&t[1]), s.load(&t[2]), s.load(&t[3]));
         near[0] = s.fma(a, b, near[0]);
@@ -191,7 +199,7 @@ fn lower<S: Simd>(s: S, tiles: &[Tile]) -> [Lane; 2] {
         far[1] = s.fma(b, d, far[1]);
         far[2] = s.fma(c, d, far[2]);
     }
-    let mut lower = [[0.0; W]; 2];
+    let mut lower = [[0.0; LANES]; 2];
     s.store(s.sums(near), &mut lower[0]);
     s.store(s.sums(far), &mut lower[1]);
     lower
@@ -199,26 +207,26 @@ fn lower<S: Simd>(s: S, tiles: &[Tile]) -> [Lane; 2] {
 
 /// Applies four reflectors, the first of them first, to `C` columns.
 #[inline(always)]
-fn reflect<S: Simd, const C: usize>(
+fn reflect<S: F64Vector, const C: usize>(
     s: S,
     tiles: &[Tile],
-    lower: &[Lane; 2],
-    mut z: [&mut [Lane]; C],
+    lower: &[F64x4; 2],
+    mut z: [&mut [F64x4]; C],
 ) {
     let zero = s.splat(0.0);
-    let mut acc = [[zero; W]; C];
+    let mut acc = [[zero; LANES]; C];
     for (i, Tile(t)) in tiles.iter().enumerate() {
         for (acc, z) in acc.iter_mut().zip(&z) {
             let z = s.load(&z[i]);
-            for r in 0..W {
+            for r in 0..LANES {
                 acc[r] = s.fma(s.load(&t[r]), z, acc[r]);
             }
         }
     }
     let ([ba, ca, cb, _], [da, db, dc, _]) = (lower[0], lower[1]);
-    let mut f = [[zero; W]; C];
+    let mut f = [[zero; LANES]; C];
     for (f, acc) in f.iter_mut().zip(acc) {
-        let mut sums = [0.0; W];
+        let mut sums = [0.0; LANES];
         s.store(s.sums(acc), &mut sums);
         let [a, b, c, d] = sums;
         let b = b - ba * a;
@@ -229,7 +237,7 @@ fn reflect<S: Simd, const C: usize>(
     for (i, Tile(t)) in tiles.iter().enumerate() {
         for (c, z) in z.iter_mut().enumerate() {
             let mut x = s.load(&z[i]);
-            for r in 0..W {
+            for r in 0..LANES {
                 x = s.fnma(s.load(&t[r]), f[c][r], x);
             }
             s.store(x, &mut z[i]);

@@ -21,16 +21,15 @@
 //! measured 0.07, 0.31 and 1.7 ms for `n` = 64, 128 and 256 on one Zen 3 core, against 0.25, 1.1
 //! and 4.3 ms for all pairs from faer in `f32`. Memory: `8 n^2 + 470 n` bytes, 0.64 MB for 256.
 //!
-//! What makes it safe: `unsafe` is confined to [`crate::arch::lanes`], behind run-time detection.
-//! Powers of two are taken out of `G` and `T`, so squares neither overflow nor vanish. Each value
+//! What makes it robust: powers of two are taken out of `G` and `T`, so squares neither overflow nor vanish. Each value
 //! and vector is computed by itself, in a fixed order of operations: equal input gives equal bytes on one
 //! machine, for any number of threads. Input that is not finite is reported as NaN.
 
 use super::householder::{COLUMNS, Tile, back, block, reduce};
 use super::tridiagonal::{
-    BATCH, Factor, GROUP, Iteration, PAIR, Tridiagonal, Wide, largest, random,
+    BATCH, BISECTED, Factor, Iteration, SOLVED, Tridiagonal, Wide, largest, random,
 };
-use crate::arch::lanes::{Lane, Portable, Simd, W};
+use crate::arch::{F64Vector, F64x4, Isa, LANES, with_f64s};
 use crate::pool::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{
@@ -39,7 +38,7 @@ use faer::linalg::evd::{
 use faer::{Col, ColRef, Mat, MatRef, Par};
 
 /// Orders below which other threads do not help.
-const ALONE: usize = 96;
+const MIN_PARALLEL_ORDER: usize = 96;
 /// Added to `e^2` so that it is never zero; as an entry of `T` it would be 1e-20.
 const SPLIT: f64 = 1e-40;
 
@@ -58,7 +57,7 @@ pub(crate) struct Eigen {
     d: Vec<f64>,
     e: Vec<f64>,
     minus: Vec<f64>,
-    values: Vec<[Lane; GROUP]>,
+    values: Vec<[F64x4; BISECTED]>,
     start: Vec<f64>,
     factors: Vec<Factor>,
     x: Vec<Wide>,
@@ -70,21 +69,21 @@ impl Eigen {
     /// A workspace for matrices of order `n`.
     pub(crate) fn new(n: usize) -> Self {
         assert!(n > 0, "the matrix has rows");
-        let (nb, k) = (n.div_ceil(W), n / 2);
+        let (nb, k) = (n.div_ceil(LANES), n / 2);
         let mut seed = 0;
         Self {
             n,
             scale: 1.0,
-            tiles: vec![Tile([[0.0; W]; W]); nb * (nb + 1) / 2],
-            work: vec![0.0; 4 * nb * W + SLACK],
+            tiles: vec![Tile([[0.0; LANES]; LANES]); nb * (nb + 1) / 2],
+            work: vec![0.0; 4 * nb * LANES + SLACK],
             d: vec![0.0; n],
             e: vec![0.0; n],
             minus: vec![0.0; n],
-            values: vec![[[0.0; W]; GROUP]; (k + 1).div_ceil(GROUP * W)],
+            values: vec![[[0.0; LANES]; BISECTED]; (k + 1).div_ceil(BISECTED * LANES)],
             start: (0..n).map(|_| random(&mut seed)).collect(),
             factors: vec![Factor::default(); n],
-            x: vec![[[0.0; W]; PAIR]; n],
-            z: vec![0.0; k * nb * W + SLACK],
+            x: vec![[[0.0; LANES]; SOLVED]; n],
+            z: vec![0.0; k * nb * LANES + SLACK],
         }
     }
 
@@ -108,9 +107,9 @@ impl Eigen {
     pub(crate) fn set_column<T: Copy + Into<f64>>(&mut self, j: usize, column: &[T]) {
         let (n, f) = (self.n, self.scale.recip());
         assert!(column.len() == n - j, "column {j} has {} entries below", n - j);
-        let (b, r) = ((n - 1 - j) / W, (n - 1 - j) % W);
-        for (tile, x) in self.tiles[block(b)].iter_mut().zip(column.rchunks(W)) {
-            let mut row = [0.0; W];
+        let (b, r) = ((n - 1 - j) / LANES, (n - 1 - j) % LANES);
+        for (tile, x) in self.tiles[block(b)].iter_mut().zip(column.rchunks(LANES)) {
+            let mut row = [0.0; LANES];
             for (row, x) in row.iter_mut().zip(x.iter().rev()) {
                 *row = (*x).into() * f;
             }
@@ -123,15 +122,11 @@ impl Eigen {
     /// and all vectors zero.
     pub(crate) fn solve(&mut self, pool: &Pool) -> (&[f64], MatRef<'_, f64>) {
         // Small ones are done before another thread has woken.
-        let pool = if self.n < ALONE { &Pool::ONE } else { pool };
-        #[cfg(target_arch = "x86_64")]
-        if let Some(avx2) = crate::arch::lanes::Avx2::detect() {
-            return self.solve_with(avx2, pool);
-        }
-        self.solve_with(Portable, pool)
+        let pool = if self.n < MIN_PARALLEL_ORDER { &Pool::ONE } else { pool };
+        with_f64s!(Isa::detect(), s => self.solve_with(s, pool))
     }
 
-    fn solve_with<S: Simd>(&mut self, s: S, pool: &Pool) -> (&[f64], MatRef<'_, f64>) {
+    fn solve_with<S: F64Vector>(&mut self, s: S, pool: &Pool) -> (&[f64], MatRef<'_, f64>) {
         self.mirror();
         let scale = self.scale * self.tridiagonalise(s);
         if scale.is_finite() {
@@ -149,8 +144,8 @@ impl Eigen {
     /// The first eigenvectors that [`Eigen::solve`] found, times `scales`, in single precision. They
     /// take the place of the originals, so this can be asked once.
     pub(crate) fn scaled_vectors(&mut self, scales: &[f64], weights: &[f64]) -> MatRef<'_, f32> {
-        let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(W));
-        let z = aligned(&mut self.z, k * stride / W).as_flattened_mut();
+        let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(LANES));
+        let z = aligned(&mut self.z, k * stride / LANES).as_flattened_mut();
         // Each number is read before anything is written at or after it. Products are rounded once.
         let words: &mut [u32] = bytemuck::cast_slice_mut(z);
         for (c, scale) in scales.iter().enumerate() {
@@ -168,23 +163,23 @@ impl Eigen {
     /// Completes the tiles on the diagonal, of which columns filled the lower half.
     fn mirror(&mut self) {
         let n = self.n;
-        for b in 0..n.div_ceil(W) {
+        for b in 0..n.div_ceil(LANES) {
             let tile = &mut self.tiles[block(b)][b].0;
             let lower = *tile;
             for (r, row) in tile.iter_mut().enumerate() {
-                for l in r + 1..W {
-                    row[l] = if b * W + l < n { lower[l][r] } else { 0.0 };
+                for l in r + 1..LANES {
+                    row[l] = if b * LANES + l < n { lower[l][r] } else { 0.0 };
                 }
             }
         }
     }
 
     /// Reduces to `T`, scaled to a norm of at most one; returns the factor taken out, or NaN.
-    fn tridiagonalise<S: Simd>(&mut self, s: S) -> f64 {
+    fn tridiagonalise<S: F64Vector>(&mut self, s: S) -> f64 {
         let Self { n, tiles, work, d, e, minus, .. } = self;
         s.run(
             #[inline(always)]
-            || reduce(s, tiles, aligned(work, 4 * n.div_ceil(W)), d, e),
+            || reduce(s, tiles, aligned(work, 4 * n.div_ceil(LANES)), d, e),
         );
         e[*n - 1] = 0.0;
         if !d.iter().chain(&*e).all(|x| x.is_finite()) {
@@ -210,20 +205,20 @@ impl Eigen {
         norm
     }
 
-    fn bisect<S: Simd>(&mut self, s: S, pool: &Pool) {
+    fn bisect<S: F64Vector>(&mut self, s: S, pool: &Pool) {
         let Self { d, minus, values, .. } = self;
         let share = values.len().div_ceil(pool.threads());
         pool.each(values.chunks_mut(share).enumerate().collect(), |(part, values)| {
             s.run(
                 #[inline(always)]
-                || largest(s, d, minus, part * share * GROUP * W, values),
+                || largest(s, d, minus, part * share * BISECTED * LANES, values),
             );
         });
     }
 
-    fn iterate<S: Simd>(&mut self, s: S, pool: &Pool) -> bool {
+    fn iterate<S: F64Vector>(&mut self, s: S, pool: &Pool) -> bool {
         let Self { n, d, e, values, start, factors, x, work, z, .. } = self;
-        let (nb, k) = (n.div_ceil(W), *n / 2);
+        let (nb, k) = (n.div_ceil(LANES), *n / 2);
         let (t, start) = (Tridiagonal { d, e }, &start[..]);
         let values = &values.as_flattened().as_flattened()[..k];
         let z = aligned(z, k * nb);
@@ -235,7 +230,7 @@ impl Eigen {
         let others = || {
             pool.each(parts.collect(), |(part, (z, values))| {
                 let (mut factors, mut x) =
-                    (vec![Factor::default(); *n], vec![[[0.0; W]; PAIR]; *n]);
+                    (vec![Factor::default(); *n], vec![[[0.0; LANES]; SOLVED]; *n]);
                 let mut iteration =
                     Iteration { factors: &mut factors, x: &mut x, start, spare: &mut [] };
                 s.run(
@@ -263,7 +258,7 @@ impl Eigen {
     /// The slow way to the eigenpairs of `T`, for spectra on which inverse iteration gives up.
     #[cold]
     fn divide_and_conquer(&mut self) {
-        let (n, k, nb) = (self.n, self.n / 2, self.n.div_ceil(W));
+        let (n, k, nb) = (self.n, self.n / 2, self.n.div_ceil(LANES));
         let params = Default::default();
         let scratch =
             self_adjoint_evd_scratch::<f64>(n, ComputeEigenvectors::Yes, Par::Seq, params);
@@ -298,9 +293,9 @@ impl Eigen {
         }
     }
 
-    fn transform<S: Simd>(&mut self, s: S, pool: &Pool) {
+    fn transform<S: F64Vector>(&mut self, s: S, pool: &Pool) {
         let Self { n, tiles, z, .. } = self;
-        let (nb, k) = (n.div_ceil(W), *n / 2);
+        let (nb, k) = (n.div_ceil(LANES), *n / 2);
         // Two parts for each thread: one that comes later, from other work, still finds some.
         let parts = if pool.threads() > 1 { 2 * pool.threads() } else { 1 };
         let share = k.div_ceil(parts).next_multiple_of(COLUMNS).max(COLUMNS);
@@ -313,12 +308,12 @@ impl Eigen {
     }
 
     fn finish(&mut self, scale: f64) -> (&[f64], MatRef<'_, f64>) {
-        let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(W));
+        let (n, k, stride) = (self.n, self.n / 2, self.n.next_multiple_of(LANES));
         let values = &mut self.values.as_flattened_mut().as_flattened_mut()[..=k];
         for value in &mut *values {
             *value *= scale;
         }
-        let z = aligned(&mut self.z, k * stride / W).as_flattened_mut();
+        let z = aligned(&mut self.z, k * stride / LANES).as_flattened_mut();
         for column in z.chunks_exact_mut(stride) {
             column[..n].reverse();
         }
@@ -330,9 +325,9 @@ impl Eigen {
 const SLACK: usize = 7;
 
 /// `len` lanes of `x` from its first cache line on; a lane across two lines costs double.
-fn aligned(x: &mut [f64], len: usize) -> &mut [Lane] {
+fn aligned(x: &mut [f64], len: usize) -> &mut [F64x4] {
     let skip = x.as_ptr().align_offset(64).min(SLACK);
-    x[skip..skip + len * W].as_chunks_mut().0
+    x[skip..skip + len * LANES].as_chunks_mut().0
 }
 
 /// The power of two at or below a positive number, or one.
@@ -343,6 +338,7 @@ fn power_of_two(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::portable::PortableF64;
 
     impl Eigen {
         fn set<T: Copy + Into<f64>>(&mut self, gram: MatRef<'_, T>) {
@@ -362,7 +358,7 @@ mod tests {
             self.solve(&Pool::ONE)
         }
 
-        fn largest_half_with<S: Simd, T: Copy + Into<f64>>(
+        fn largest_half_with<S: F64Vector, T: Copy + Into<f64>>(
             &mut self,
             s: S,
             gram: MatRef<'_, T>,
@@ -456,7 +452,7 @@ mod tests {
         let (values, vectors) = eigen.largest_half(g.as_ref());
         judge(g, values, vectors);
         let values = values.to_vec();
-        let (plain, vectors) = eigen.largest_half_with(Portable, g.as_ref());
+        let (plain, vectors) = eigen.largest_half_with(PortableF64, g.as_ref());
         judge(g, plain, vectors);
         let norm = values[0].abs().max(values[values.len() - 1].abs());
         for (a, b) in values.iter().zip(plain) {
@@ -464,11 +460,11 @@ mod tests {
         }
         eigen.set(g.as_ref());
         eigen.mirror();
-        let scale = eigen.scale * eigen.tridiagonalise(Portable);
-        eigen.bisect(Portable, &Pool::ONE);
-        let needed = !eigen.iterate(Portable, &Pool::ONE);
+        let scale = eigen.scale * eigen.tridiagonalise(PortableF64);
+        eigen.bisect(PortableF64, &Pool::ONE);
+        let needed = !eigen.iterate(PortableF64, &Pool::ONE);
         eigen.divide_and_conquer();
-        eigen.transform(Portable, &Pool::ONE);
+        eigen.transform(PortableF64, &Pool::ONE);
         let (values, vectors) = eigen.finish(scale);
         judge(g, values, vectors);
         needed

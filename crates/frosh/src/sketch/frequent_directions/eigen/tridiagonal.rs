@@ -21,16 +21,17 @@
 //! multiply-adds of orthogonalisation, reached only if all values are close.
 
 use super::householder::dot;
-use crate::arch::lanes::{Lane, Simd, W};
+use crate::arch::{F64Vector, F64x4, LANES};
 use std::array::from_fn;
 
-/// Vectors of values bisected together: enough to hide the latency of the recurrence.
-pub(crate) const GROUP: usize = 3;
-/// Vectors of values per inverse iteration, and the values in them.
-pub(crate) const PAIR: usize = 2;
-pub(crate) const BATCH: usize = PAIR * W;
+/// Vectors of values that are bisected together: enough to hide the latency of the recurrence.
+pub(crate) const BISECTED: usize = 3;
+/// Vectors of values that are solved for together in an inverse iteration.
+pub(crate) const SOLVED: usize = 2;
+/// Values in them.
+pub(crate) const BATCH: usize = SOLVED * LANES;
 /// One coordinate of a batch of vectors.
-pub(crate) type Wide = [Lane; PAIR];
+pub(crate) type Wide = [F64x4; SOLVED];
 
 /// Half the width of the last interval, and the smallest pivot: the rounding level of `T`.
 const LEVEL: f64 = f64::EPSILON / 2.0;
@@ -67,22 +68,22 @@ pub(crate) fn random(seed: &mut u64) -> f64 {
 /// The largest eigenvalues in descending order but for the first `at`, as many as fit; `minus` holds
 /// `-e_{i-1}^2`, kept from zero so that no two neighbours of the sequence vanish together.
 #[inline(always)]
-pub(crate) fn largest<S: Simd>(
+pub(crate) fn largest<S: F64Vector>(
     s: S,
     d: &[f64],
     minus: &[f64],
     mut at: usize,
-    values: &mut [[Lane; GROUP]],
+    values: &mut [[F64x4; BISECTED]],
 ) {
     for values in values {
-        let mut index = [s.splat(0.0); GROUP];
+        let mut index = [s.splat(0.0); BISECTED];
         for index in &mut index {
             // Counts are integers in the bits of a lane; as subnormal numbers they compare alike.
             let ascending = |l| f64::from_bits((d.len() - 1).saturating_sub(at + l) as u64);
             *index = s.load(&[ascending(0), ascending(1), ascending(2), ascending(3)]);
-            at += W;
+            at += LANES;
         }
-        let mut low = [s.splat(-1.0); GROUP];
+        let mut low = [s.splat(-1.0); BISECTED];
         let mut half = 1.0;
         while half > LEVEL {
             let mut x = low;
@@ -90,7 +91,7 @@ pub(crate) fn largest<S: Simd>(
                 *x = s.add(*x, s.splat(half));
             }
             let count = below(s, d, minus, &x);
-            for v in 0..GROUP {
+            for v in 0..BISECTED {
                 low[v] = s.select(s.lt(index[v], count[v]), low[v], x[v]);
             }
             half *= 0.5;
@@ -103,19 +104,20 @@ pub(crate) fn largest<S: Simd>(
 
 /// How many eigenvalues lie below each `x`.
 #[inline(always)]
-fn below<S: Simd>(s: S, d: &[f64], minus: &[f64], x: &[S::V; GROUP]) -> [S::V; GROUP] {
+fn below<S: F64Vector>(s: S, d: &[f64], minus: &[f64], x: &[S::V; BISECTED]) -> [S::V; BISECTED] {
     let zero = s.splat(0.0);
-    let (mut count, mut before, mut p) = ([zero; GROUP], [zero; GROUP], [s.splat(1.0); GROUP]);
+    let (mut count, mut before, mut p) =
+        ([zero; BISECTED], [zero; BISECTED], [s.splat(1.0); BISECTED]);
     for (d, minus) in d.chunks(8).zip(minus.chunks(8)) {
         for (d, minus) in d.iter().zip(minus) {
             let (d, minus) = (s.splat(*d), s.splat(*minus));
-            for v in 0..GROUP {
+            for v in 0..BISECTED {
                 let next = s.fma(s.sub(d, x[v]), p[v], s.mul(minus, before[v]));
                 count[v] = s.count_sign_change(count[v], next, p[v]);
                 (before[v], p[v]) = (p[v], next);
             }
         }
-        for v in 0..GROUP {
+        for v in 0..BISECTED {
             let f = s.to_unit(s.max(s.abs(p[v]), s.abs(before[v])));
             (before[v], p[v]) = (s.mul(f, before[v]), s.mul(f, p[v]));
         }
@@ -128,32 +130,32 @@ pub(crate) struct Iteration<'a> {
     pub(crate) factors: &'a mut [Factor],
     pub(crate) x: &'a mut [Wide],
     pub(crate) start: &'a [f64],
-    pub(crate) spare: &'a mut [Lane],
+    pub(crate) spare: &'a mut [F64x4],
 }
 
 impl Iteration<'_> {
     /// Solves for the eigenvectors of `values` (descending), the first of which is number `first`, a multiple of
     /// [`BATCH`], into the columns of `z`. They are to be settled.
     #[inline(always)]
-    pub(crate) fn solve<S: Simd>(
+    pub(crate) fn solve<S: F64Vector>(
         &mut self,
         s: S,
         t: Tridiagonal<'_>,
         first: usize,
         values: &[f64],
-        z: &mut [Lane],
+        z: &mut [F64x4],
     ) {
-        let (n, nb) = (t.d.len(), t.d.len().div_ceil(W));
+        let (n, nb) = (t.d.len(), t.d.len().div_ceil(LANES));
         for (batch, (values, z)) in values.chunks(BATCH).zip(z.chunks_mut(BATCH * nb)).enumerate() {
             let mut shifts = [values[0]; BATCH];
             shifts[..values.len()].copy_from_slice(values);
             self.factorise(s, t, &shifts);
             for l in 0..BATCH {
                 // Every vector starts from its own rotation: equal values need unequal starts.
-                let turn = (first + batch * BATCH + l) % n;
-                let (tail, head) = self.start.split_at(turn);
+                let rotation = (first + batch * BATCH + l) % n;
+                let (tail, head) = self.start.split_at(rotation);
                 for (x, r) in self.x.iter_mut().zip(head.iter().chain(tail)) {
-                    x[l / W][l % W] = *r;
+                    x[l / LANES][l % LANES] = *r;
                 }
             }
             // A random vector is as random after `L^-1`, so the first solve does without.
@@ -168,12 +170,12 @@ impl Iteration<'_> {
 
     /// Makes the solved columns of `z` orthonormal; false if a vector has failed the residual test.
     #[inline(always)]
-    pub(crate) fn settle_all<S: Simd>(
+    pub(crate) fn settle_all<S: F64Vector>(
         &mut self,
         s: S,
         t: Tridiagonal<'_>,
         values: &[f64],
-        z: &mut [Lane],
+        z: &mut [F64x4],
     ) -> bool {
         let nb = self.spare.len();
         let (mut from, mut seed) = (0, 1);
@@ -194,13 +196,13 @@ impl Iteration<'_> {
 
     /// Orthogonalises and normalises `column`, then tests its residual.
     #[inline(always)]
-    fn settle<S: Simd>(
+    fn settle<S: F64Vector>(
         &mut self,
         s: S,
         t: Tridiagonal<'_>,
         value: f64,
-        done: &[Lane],
-        column: &mut [Lane],
+        done: &[F64x4],
+        column: &mut [F64x4],
     ) -> bool {
         normalise(s, column);
         if !done.is_empty() {
@@ -228,13 +230,13 @@ impl Iteration<'_> {
 
     /// Begins one vector again, from starts orthogonal to the vectors of close values.
     #[inline(never)]
-    fn retry<S: Simd>(
+    fn retry<S: F64Vector>(
         &mut self,
         s: S,
         t: Tridiagonal<'_>,
         value: f64,
-        done: &[Lane],
-        column: &mut [Lane],
+        done: &[F64x4],
+        column: &mut [F64x4],
         seed: &mut u64,
     ) -> bool {
         let n = t.d.len();
@@ -243,11 +245,11 @@ impl Iteration<'_> {
             || {
                 self.factorise(s, t, &[value; BATCH]);
                 (0..ATTEMPTS).any(|_| {
-                    column.fill([0.0; W]);
+                    column.fill([0.0; LANES]);
                     column.as_flattened_mut()[..n].fill_with(|| random(seed));
                     project(s, done, column);
                     for (x, c) in self.x.iter_mut().zip(column.as_flattened()) {
-                        *x = [[*c; W]; PAIR];
+                        *x = [[*c; LANES]; SOLVED];
                     }
                     self.solve_lower(s);
                     self.solve_upper(s);
@@ -260,9 +262,9 @@ impl Iteration<'_> {
 
     /// `P (T - t I) = L U`, a shift `t` to a lane, by elimination with row exchanges.
     #[inline(always)]
-    fn factorise<S: Simd>(&mut self, s: S, t: Tridiagonal<'_>, shifts: &[f64; BATCH]) {
+    fn factorise<S: F64Vector>(&mut self, s: S, t: Tridiagonal<'_>, shifts: &[f64; BATCH]) {
         let (zero, one, tiny) = (s.splat(0.0), s.splat(1.0), s.splat(LEVEL));
-        let (shifts, _) = shifts.as_chunks::<W>();
+        let (shifts, _) = shifts.as_chunks::<LANES>();
         for (v, shift) in shifts.iter().enumerate() {
             let shift = s.load(shift);
             let mut diagonal = s.sub(s.splat(t.d[0]), shift);
@@ -292,8 +294,8 @@ impl Iteration<'_> {
 
     /// `x <- L^-1 P x`, after bringing `x` to size one.
     #[inline(always)]
-    fn solve_lower<S: Simd>(&mut self, s: S) {
-        for v in 0..PAIR {
+    fn solve_lower<S: F64Vector>(&mut self, s: S) {
+        for v in 0..SOLVED {
             let mut size = s.splat(f64::MIN_POSITIVE);
             for x in &*self.x {
                 size = s.max(s.abs(s.load(&x[v])), size);
@@ -312,10 +314,10 @@ impl Iteration<'_> {
 
     /// `x <- U^-1 x`.
     #[inline(always)]
-    fn solve_upper<S: Simd>(&mut self, s: S) {
-        let (mut near, mut far) = ([s.splat(0.0); PAIR], [s.splat(0.0); PAIR]);
+    fn solve_upper<S: F64Vector>(&mut self, s: S) {
+        let (mut near, mut far) = ([s.splat(0.0); SOLVED], [s.splat(0.0); SOLVED]);
         for (factor, x) in self.factors.iter().zip(&mut *self.x).rev() {
-            for v in 0..PAIR {
+            for v in 0..SOLVED {
                 let rest = s.fnma(s.load(&factor.second[v]), far[v], s.load(&x[v]));
                 let rest = s.fnma(s.load(&factor.first[v]), near[v], rest);
                 (far[v], near[v]) = (near[v], s.mul(rest, s.load(&factor.pivot[v])));
@@ -326,10 +328,10 @@ impl Iteration<'_> {
 
     /// Copies lane `l` of the batch into a column, whose padding stays zero.
     #[inline(always)]
-    fn column(&self, l: usize, column: &mut [Lane]) {
+    fn column(&self, l: usize, column: &mut [F64x4]) {
         let (column, rest) = column.as_flattened_mut().split_at_mut(self.x.len());
         for (c, x) in column.iter_mut().zip(&*self.x) {
-            *c = x[l / W][l % W];
+            *c = x[l / LANES][l % LANES];
         }
         rest.fill(0.0);
     }
@@ -337,7 +339,7 @@ impl Iteration<'_> {
 
 /// Divides `column` by its norm and returns the norm.
 #[inline(always)]
-fn normalise<S: Simd>(s: S, column: &mut [Lane]) -> f64 {
+fn normalise<S: F64Vector>(s: S, column: &mut [F64x4]) -> f64 {
     let norm = dot(s, column, column).sqrt();
     let f = s.splat(norm.recip());
     for c in column {
@@ -348,11 +350,11 @@ fn normalise<S: Simd>(s: S, column: &mut [Lane]) -> f64 {
 
 /// Takes from `column` its components along the orthonormal columns of `done`, four at a time.
 #[inline(always)]
-fn project<S: Simd>(s: S, done: &[Lane], column: &mut [Lane]) {
+fn project<S: F64Vector>(s: S, done: &[F64x4], column: &mut [F64x4]) {
     let nb = column.len();
-    let mut quads = done.chunks_exact(W * nb);
+    let mut quads = done.chunks_exact(LANES * nb);
     for quad in &mut quads {
-        remove::<S, W>(s, from_fn(|i| &quad[i * nb..(i + 1) * nb]), column);
+        remove::<S, LANES>(s, from_fn(|i| &quad[i * nb..(i + 1) * nb]), column);
     }
     for one in quads.remainder().chunks_exact(nb) {
         remove(s, [one], column);
@@ -360,15 +362,15 @@ fn project<S: Simd>(s: S, done: &[Lane], column: &mut [Lane]) {
 }
 
 #[inline(always)]
-fn remove<S: Simd, const C: usize>(s: S, done: [&[Lane]; C], column: &mut [Lane]) {
-    let mut acc = [s.splat(0.0); W];
+fn remove<S: F64Vector, const C: usize>(s: S, done: [&[F64x4]; C], column: &mut [F64x4]) {
+    let mut acc = [s.splat(0.0); LANES];
     for (i, x) in column.iter().enumerate() {
         let x = s.load(x);
         for c in 0..C {
             acc[c] = s.fma(s.load(&done[c][i]), x, acc[c]);
         }
     }
-    let mut sums = [0.0; W];
+    let mut sums = [0.0; LANES];
     s.store(s.sums(acc), &mut sums);
     for c in 0..C {
         acc[c] = s.splat(sums[c]);

@@ -1,25 +1,14 @@
-//! The kernels for AVX2.
+//! Bytes in AVX2.
 //!
-//! **Counting.** A register of 32 bytes is counted by looking up each half byte in a table of sixteen
-//! (`vpshufb`), and summed to words (`vpsadbw`). Four rows become a register of four distances; eight such
-//! registers are a group, and only their least is compared with the limit.
+//! **Rows.** The bits of 32 bytes are counted by looking up each nibble in a table of sixteen (`vpshufb`), then added to
+//! words of 64 bits (`vpsadbw`). A register holds the distances of four rows; of the eight registers of a group, only the
+//! minimum is compared with the limit.
 //!
-//! **Planes.** [`seek_planes`] works on turned rows, see [`planes`](crate::search::hamming::planes). A line of them is two registers.
+//! **Nibble planes.** A line is two registers.
 
-use crate::search::hamming::kernel::{
-    GROUP, Table, Turns, distances_plain, listed_plain, seek_plain, some_plain,
-};
-use crate::search::hamming::planes::{
-    Bytes, Line, Lookups, Near, Quad, ROWS, below_255_by, seek_planes_by, turn_plain,
-};
+use crate::arch::nibble_planes::{LINE_ROWS, Line};
+use crate::arch::vector::{ByteVector, Distances, RowBlock, RowKernel};
 use core::arch::x86_64::*;
-
-/// Starts to bring a line into cache; any address will do.
-#[inline(always)]
-pub(crate) fn fetch(address: *const i8) {
-    // SAFETY: a prefetch reads nothing, whatever the address, and every x86-64 has it.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(address) }
-}
 
 /// Bits in each byte.
 #[inline(always)]
@@ -37,26 +26,21 @@ unsafe fn count_bytes(x: __m256i) -> __m256i {
     }
 }
 
-/// How the distances of four rows are had; all need AVX2 and four readable rows.
-trait Four: Copy {
-    unsafe fn new(query: &[u8]) -> Self;
-    /// The distances of the four rows at `at`, as words.
-    unsafe fn four(&self, at: *const u8) -> __m256i;
-}
-
+/// For each byte of the query, in how many bits the byte at `at` differs from it.
 #[inline(always)]
 unsafe fn differing(query: __m256i, at: *const u8) -> __m256i {
     // SAFETY: the caller points at 32 readable bytes and has AVX2.
     unsafe { count_bytes(_mm256_xor_si256(query, _mm256_loadu_si256(at.cast()))) }
 }
 
+/// The sum of each eight bytes, as a word of 64 bits.
 #[inline(always)]
 unsafe fn sums(counts: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
     unsafe { _mm256_sad_epu8(counts, _mm256_setzero_si256()) }
 }
 
-/// The sums of neighbouring words, byte by byte: those of `a` and of `b` in turns.
+/// The sums of neighbouring words, byte by byte; those of `a` and of `b` alternate.
 #[inline(always)]
 unsafe fn pairs(a: __m256i, b: __m256i) -> __m256i {
     // SAFETY: the caller has AVX2.
@@ -67,14 +51,15 @@ unsafe fn pairs(a: __m256i, b: __m256i) -> __m256i {
 #[derive(Clone, Copy)]
 struct Rows8(__m256i);
 
-impl Four for Rows8 {
+impl RowBlock for Rows8 {
+    type Distances = __m256i;
     #[inline(always)]
     unsafe fn new(query: &[u8]) -> Self {
         // SAFETY: the caller has AVX2 and a query of 8 bytes.
         Self(unsafe { _mm256_set1_epi64x(query.as_ptr().cast::<i64>().read_unaligned()) })
     }
     #[inline(always)]
-    unsafe fn four(&self, at: *const u8) -> __m256i {
+    unsafe fn distances(&self, at: *const u8) -> __m256i {
         // SAFETY: the caller points at four rows, 32 bytes.
         unsafe { sums(differing(self.0, at)) }
     }
@@ -84,24 +69,25 @@ impl Four for Rows8 {
 #[derive(Clone, Copy)]
 struct Rows16(__m256i);
 
-impl Four for Rows16 {
+impl RowBlock for Rows16 {
+    type Distances = __m256i;
     #[inline(always)]
     unsafe fn new(query: &[u8]) -> Self {
         // SAFETY: the caller has AVX2 and a query of 16 bytes.
         Self(unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(query.as_ptr().cast())) })
     }
     #[inline(always)]
-    unsafe fn four(&self, at: *const u8) -> __m256i {
+    unsafe fn distances(&self, at: *const u8) -> __m256i {
         // SAFETY: the caller points at four rows, 64 bytes.
         unsafe {
-            // Both halves of each row are added as bytes first, so that one sum across bytes does for four rows.
+            // The halves of each row are added as bytes first, so that one sum across bytes is enough for four rows.
             let four = sums(pairs(differing(self.0, at), differing(self.0, at.add(32))));
             _mm256_permute4x64_epi64::<0b11_01_10_00>(four)
         }
     }
 }
 
-/// The sums of neighbouring bytes of four rows, eight apart, in eight bytes for each row.
+/// Four rows of 32 counts each become eight counts for each row: those at the same place in its four words are added.
 #[inline(always)]
 unsafe fn fold(rows: [__m256i; 4]) -> __m256i {
     // SAFETY: the caller has AVX2.
@@ -119,13 +105,14 @@ struct Rows32<const WIDTH: usize> {
     width: usize,
 }
 
-impl<const WIDTH: usize> Four for Rows32<WIDTH> {
+impl<const WIDTH: usize> RowBlock for Rows32<WIDTH> {
+    type Distances = __m256i;
     #[inline(always)]
     unsafe fn new(query: &[u8]) -> Self {
         Self { query: query.as_ptr(), width: query.len() }
     }
     #[inline(always)]
-    unsafe fn four(&self, at: *const u8) -> __m256i {
+    unsafe fn distances(&self, at: *const u8) -> __m256i {
         let width = if WIDTH > 0 { WIDTH } else { self.width };
         // SAFETY: the caller points at four rows, the query is as long as one; a byte has at most 8 bits, so the sums
         // of 7 times four of them stay within a byte.
@@ -148,55 +135,6 @@ impl<const WIDTH: usize> Four for Rows32<WIDTH> {
     }
 }
 
-#[inline(always)]
-unsafe fn distances_by<F: Four>(query: &[u8], table: Table<'_>, out: &mut [u32]) {
-    let whole = table.len() / 4 * 4;
-    // SAFETY: rows up to `whole` are in the table, `out` is as long.
-    unsafe {
-        let query = F::new(query);
-        for i in (0..whole).step_by(4) {
-            let four = query.four(table.data().as_ptr().add(i * table.width()));
-            let order = _mm256_setr_epi32(0, 2, 4, 6, 0, 0, 0, 0);
-            let four = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(four, order));
-            _mm_storeu_si128(out.as_mut_ptr().add(i).cast(), four);
-        }
-    }
-    distances_plain(query, table.part(whole, table.len()), &mut out[whole..]);
-}
-
-/// [`crate::search::hamming::kernel::distances`], for a query as wide as the table and one place for each row.
-#[target_feature(enable = "avx2,popcnt")]
-pub(crate) unsafe fn distances(query: &[u8], table: Table<'_>, out: &mut [u32]) {
-    assert!(query.len() == table.width() && out.len() == table.len());
-    // SAFETY: AVX2 is the caller's promise, the lengths were checked, and each kind has its width.
-    unsafe {
-        match query.len() {
-            8 => distances_by::<Rows8>(query, table, out),
-            16 => distances_by::<Rows16>(query, table, out),
-            width if width.is_multiple_of(32) => distances_by::<Rows32<0>>(query, table, out),
-            _ => distances_plain(query, table, out),
-        }
-    }
-}
-
-/// [`crate::search::hamming::kernel::some`]
-#[target_feature(enable = "avx2,popcnt")]
-pub(crate) unsafe fn some(
-    query: &[u8],
-    table: Table<'_>,
-    first: usize,
-    mask: u64,
-    out: &mut [u32; 64],
-) {
-    some_plain(query, table, first, mask, out);
-}
-
-/// [`crate::search::hamming::kernel::listed`]
-#[target_feature(enable = "avx2,popcnt")]
-pub(crate) unsafe fn listed(query: &[u8], table: Table<'_>, rows: &[u32], out: &mut Vec<u32>) {
-    listed_plain(query, table, rows, out);
-}
-
 /// A bit for each word of `x` that is below that of `limits`.
 #[inline(always)]
 unsafe fn below(x: __m256i, limits: __m256i) -> u64 {
@@ -204,64 +142,55 @@ unsafe fn below(x: __m256i, limits: __m256i) -> u64 {
     unsafe { _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(limits, x))) as u64 }
 }
 
-#[inline(always)]
-unsafe fn seek_by<F: Four>(
-    query: &[u8],
-    table: Table<'_>,
-    from: usize,
-    limit: u32,
-) -> Option<(usize, u64)> {
-    let turns = Turns::new(table);
-    // SAFETY: the loop stays among whole groups of the table.
-    unsafe {
-        let near = F::new(query);
-        let limits = _mm256_set1_epi64x(i64::from(limit));
-        for turn in from..turns.whole {
-            let at = table.data().as_ptr().add(turns.first(turn) * table.width());
-            let mut fours = [limits; GROUP / 4];
+/// The distances of four rows, as words of 64 bits whose upper halves are 0.
+impl Distances for __m256i {
+    const ROWS: usize = 4;
+    #[inline(always)]
+    unsafe fn splat(limit: u32) -> Self {
+        // SAFETY: the caller has AVX2; so below.
+        unsafe { _mm256_set1_epi64x(i64::from(limit)) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, out: *mut u32) {
+        // SAFETY: the caller has room for four numbers.
+        unsafe {
+            let order = _mm256_setr_epi32(0, 2, 4, 6, 0, 0, 0, 0);
+            let four = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(self, order));
+            _mm_storeu_si128(out.cast(), four);
+        }
+    }
+    #[inline(always)]
+    unsafe fn below(blocks: &[Self], limits: Self) -> u64 {
+        // SAFETY: see `splat`.
+        unsafe {
             let mut nearest = limits;
-            for (i, four) in fours.iter_mut().enumerate() {
-                *four = near.four(at.add(4 * i * table.width()));
-                nearest = _mm256_min_epi32(nearest, *four);
+            for block in blocks {
+                nearest = _mm256_min_epi32(nearest, *block);
             }
+            let mut mask = 0;
             if below(nearest, limits) != 0 {
-                let mut mask = 0;
-                for (i, four) in fours.iter().enumerate() {
-                    mask |= below(*four, limits) << (4 * i);
+                for (i, block) in blocks.iter().enumerate() {
+                    mask |= below(*block, limits) << (Self::ROWS * i);
                 }
-                return Some((turn, mask));
             }
-        }
-    }
-    seek_plain(query, table, from.max(turns.whole), limit)
-}
-
-/// [`crate::search::hamming::kernel::seek`], for a query as wide as the table.
-#[target_feature(enable = "avx2,popcnt")]
-pub(crate) unsafe fn seek(
-    query: &[u8],
-    table: Table<'_>,
-    from: usize,
-    limit: u32,
-) -> Option<(usize, u64)> {
-    assert!(query.len() == table.width());
-    // SAFETY: AVX2 is the caller's promise, the length was checked, and each kind has its width.
-    unsafe {
-        match query.len() {
-            8 => seek_by::<Rows8>(query, table, from, limit),
-            16 => seek_by::<Rows16>(query, table, from, limit),
-            32 => seek_by::<Rows32<32>>(query, table, from, limit),
-            width if width.is_multiple_of(32) => seek_by::<Rows32<0>>(query, table, from, limit),
-            _ => seek_plain(query, table, from, limit),
+            mask
         }
     }
 }
 
-/// Two registers are a line.
+/// A bit for each byte that is 255.
+#[inline(always)]
+unsafe fn equal_255(x: __m256i) -> u64 {
+    // SAFETY: the caller has AVX2.
+    let mask = unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(-1))) };
+    u64::from(mask.cast_unsigned())
+}
+
+/// A [`Line`] in two registers.
 #[derive(Clone, Copy)]
-struct Two([__m256i; 2]);
+pub(crate) struct ByteLine([__m256i; 2]);
 
-impl Bytes for Two {
+impl ByteVector for ByteLine {
     #[inline(always)]
     unsafe fn load(line: &Line) -> Self {
         let at = line.0.as_ptr().cast::<__m256i>();
@@ -273,14 +202,14 @@ impl Bytes for Two {
         // SAFETY: the caller has AVX2; so below.
         Self([unsafe { _mm256_set1_epi8(byte.cast_signed()) }; 2])
     }
-    // Miri runs no assembly; what it checks does not depend on where the compiler keeps the lines.
+    // Miri runs no assembly, and what it checks does not depend on where the compiler keeps the lines.
     #[cfg(not(miri))]
     #[inline(always)]
-    unsafe fn again<T>(lines: &T) -> &T {
+    unsafe fn reload<T>(lines: &T) -> &T {
         let mut at: *const T = lines;
-        // Eight registers of sums, six of lines and those in between are more than the sixteen there are. Of the two,
-        // the compiler would keep the lines.
-        // SAFETY: no instruction; the compiler only forgets where the pointer came from.
+        // There are sixteen registers: too few for eight of sums, six of lines and some for intermediate values. The
+        // compiler would keep the lines and spill the sums.
+        // SAFETY: no instruction; the compiler only forgets where the pointer comes from.
         unsafe {
             core::arch::asm!("/* {0} */", inout(reg) at, options(pure, readonly, nostack, preserves_flags));
             &*at
@@ -288,7 +217,7 @@ impl Bytes for Two {
     }
     #[inline(always)]
     unsafe fn look_up(self, table: &[u8; 16]) -> Self {
-        // SAFETY: a table is half of a register.
+        // SAFETY: a table is half of a register; the caller has AVX2.
         unsafe {
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
             let [a, b] = self.0;
@@ -302,19 +231,22 @@ impl Bytes for Two {
         Self(unsafe { [_mm256_add_epi8(a, c), _mm256_add_epi8(b, d)] })
     }
     #[inline(always)]
-    unsafe fn add_up(self, other: Self) -> Self {
+    unsafe fn saturating_add(self, other: Self) -> Self {
         let ([a, b], [c, d]) = (self.0, other.0);
         // SAFETY: see `splat`.
         Self(unsafe { [_mm256_adds_epu8(a, c), _mm256_adds_epu8(b, d)] })
     }
     #[inline(always)]
-    unsafe fn halves(self) -> [Self; 2] {
+    unsafe fn nibbles(self) -> [Self; 2] {
         let [a, b] = self.0;
         // SAFETY: see `splat`.
         unsafe {
             let low = _mm256_set1_epi8(15);
-            let upper = |x| _mm256_and_si256(_mm256_srli_epi16::<4>(x), low);
-            [Self([_mm256_and_si256(a, low), _mm256_and_si256(b, low)]), Self([upper(a), upper(b)])]
+            let (upper_a, upper_b) = (_mm256_srli_epi16::<4>(a), _mm256_srli_epi16::<4>(b));
+            [
+                Self([_mm256_and_si256(a, low), _mm256_and_si256(b, low)]),
+                Self([_mm256_and_si256(upper_a, low), _mm256_and_si256(upper_b, low)]),
+            ]
         }
     }
     #[inline(always)]
@@ -325,7 +257,7 @@ impl Bytes for Two {
     }
     #[inline(always)]
     unsafe fn store(self) -> Line {
-        let mut line = Line([0; ROWS]);
+        let mut line = Line([0; LINE_ROWS]);
         let at = line.0.as_mut_ptr().cast::<__m256i>();
         // SAFETY: a line is two registers.
         unsafe {
@@ -335,45 +267,30 @@ impl Bytes for Two {
         line
     }
     #[inline(always)]
-    unsafe fn near(self) -> u64 {
-        let far = |x: __m256i| {
-            // SAFETY: see `splat`.
-            let far = unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(x, _mm256_set1_epi8(-1))) };
-            u64::from(far.cast_unsigned())
-        };
-        !(far(self.0[0]) | far(self.0[1]) << 32)
+    unsafe fn not_255(self) -> u64 {
+        // SAFETY: see `splat`.
+        unsafe { !(equal_255(self.0[0]) | equal_255(self.0[1]) << 32) }
+    }
+    #[inline(always)]
+    unsafe fn with_row_block<K: RowKernel>(width: usize, kernel: K) -> K::Output {
+        // SAFETY: the caller has AVX2, and each type is given the width that it is for.
+        unsafe {
+            match width {
+                8 => kernel.run::<Rows8>(),
+                16 => kernel.run::<Rows16>(),
+                32 => kernel.run::<Rows32<32>>(),
+                _ if width.is_multiple_of(32) => kernel.run::<Rows32<0>>(),
+                _ => kernel.plain(),
+            }
+        }
     }
 }
 
-/// [`crate::search::hamming::planes::Planes::seek`]
-#[target_feature(enable = "avx2")]
-pub(crate) unsafe fn seek_planes(
-    quad: &Quad,
-    planes: &[Line],
-    from: usize,
-    limits: [u32; 4],
-    early: usize,
-) -> Option<Near> {
-    // SAFETY: AVX2 is the caller's promise.
-    unsafe { seek_planes_by::<Two>(quad, planes, from, limits, early) }
-}
-
-/// [`crate::search::hamming::planes::Planes::below`], for the first `N` queries.
-#[target_feature(enable = "avx2")]
-pub(crate) unsafe fn below_255<const N: usize>(
-    lookups: &Lookups,
-    planes: &[Line],
-    starts: &[Line; 4],
-) -> [u64; 4] {
-    // SAFETY: AVX2 is the caller's promise.
-    unsafe { below_255_by::<Two, N>(lookups, planes, starts) }
-}
-
-/// [`crate::search::hamming::planes::starts`]
+/// [`nibble_planes::starts`](crate::arch::nibble_planes::starts)
 #[target_feature(enable = "avx2")]
 pub(crate) unsafe fn starts(
-    a: &[f32; ROWS],
-    b: &[f32; ROWS],
+    a: &[f32; LINE_ROWS],
+    b: &[f32; LINE_ROWS],
     at: f32,
     by: [f32; 2],
     out: &mut Line,
@@ -394,7 +311,7 @@ pub(crate) unsafe fn starts(
             let start = _mm256_min_ps(_mm256_max_ps(start, zero), most);
             bytes[i] = _mm256_cvttps_epi32(start);
         }
-        // Packing works within halves of registers; the permutation mends the order.
+        // Packing works within halves of registers; the permutation restores the order.
         let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
         for half in 0..2 {
             let low = _mm256_packs_epi32(bytes[4 * half], bytes[4 * half + 1]);
@@ -408,10 +325,4 @@ pub(crate) unsafe fn starts(
         let bits = below.iter().map(|b| u64::from(_mm256_movemask_ps(*b).cast_unsigned()));
         bits.enumerate().fold(0, |mask, (i, bits)| mask | bits << (8 * i))
     }
-}
-
-/// [`crate::search::hamming::planes::turn_plain`], compiled for AVX2.
-#[target_feature(enable = "avx2")]
-pub(crate) unsafe fn turn(table: Table<'_>, planes: &mut [Line]) {
-    turn_plain(table, planes);
 }

@@ -18,13 +18,14 @@ fn every_instruction_set_sums_lookups_alike() {
         let starts: [Line; 4] =
             std::array::from_fn(|_| Line(std::array::from_fn(|_| draw(state) as u8)));
         for isa in Isa::every() {
-            let mut planes = Planes::default();
-            planes.turn(isa, Table::new(&data, width));
+            let mut planes = vec![Line([0; LINE_ROWS]); 3 * 2 * width];
+            transpose(isa, Table::new(&data, width), &mut planes);
             for (lookups, group) in [(&lookups, 0), (&lookups, 1), (&low, 0), (&low, 2)] {
-                let lines = &planes.lines[group * 2 * width..][..2 * width];
-                let want = below_plain(lookups, lines, &starts);
-                assert_eq!(planes.below(isa, lookups, group, &starts, 4), want, "{isa:?} {width}");
-                let one = planes.below(isa, lookups, group, &starts, 1);
+                let planes = &planes[group * 2 * width..][..2 * width];
+                let want = below_255_plain(lookups, planes, &starts);
+                let four = below_255(isa, lookups, planes, &starts, 4);
+                assert_eq!(four, want, "{isa:?} {width}");
+                let one = below_255(isa, lookups, planes, &starts, 1);
                 assert_eq!(one[0], want[0], "{isa:?} {width}, one query");
             }
         }
@@ -38,7 +39,7 @@ fn every_instruction_set_has_the_same_starts() {
     for (at, by) in
         [(10.0, [1.0, -3.0]), (-4.0, [0.5, 2.0]), (300.0, [0.0, 0.0]), (-1.0, [0.0, 0.0])]
     {
-        let mut numbers = || -> [f32; ROWS] {
+        let mut numbers = || -> [f32; LINE_ROWS] {
             std::array::from_fn(|i| match odd.get(i) {
                 Some(odd) => *odd,
                 None => draw(state) as f32 / (1u64 << 31) as f32 * 150.0,
@@ -46,12 +47,12 @@ fn every_instruction_set_has_the_same_starts() {
         };
         let (a, mut b) = (numbers(), numbers());
         b[..9].rotate_left(4);
-        let mut want = Line([0; ROWS]);
+        let mut want = Line([0; LINE_ROWS]);
         let forced = starts_plain(&a, &b, at, by, &mut want);
         for isa in Isa::every() {
-            let mut got = Line([9; ROWS]);
+            let mut got = Line([9; LINE_ROWS]);
             assert_eq!(starts(isa, [&a, &b], at, by, &mut got), forced, "{isa:?}");
-            for row in (0..ROWS).filter(|row| forced >> row & 1 == 0) {
+            for row in (0..LINE_ROWS).filter(|row| forced >> row & 1 == 0) {
                 assert_eq!(got.0[row], want.0[row], "{isa:?}, row {row}");
             }
         }
