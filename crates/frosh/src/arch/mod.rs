@@ -33,7 +33,7 @@
 //! compiled without the features, and each of its intrinsics becomes a call. This happens to closures (`map`, `fold`,
 //! `from_fn`), which cannot be marked so: no closure may use a vector. Write a safe function that takes an [`Isa`], checks every length
 //! that the loops rely on, and ends with `dispatch_f32!` (or `dispatch_bytes!`, which also takes a scalar twin). Write a
-//! test that runs [`Isa::every_and_scalar`] (or [`Isa::every`]) against the definition.
+//! test that runs `Isa::every_and_scalar` (or `Isa::every`) against the definition.
 //!
 //! # Safety
 //!
