@@ -236,7 +236,15 @@ impl Evaluation {
         (k > 0).then(|| self.mean(share))
     }
 
-    /// The precision-recall curve of all query-row pairs together, one point a radius.
+    /// Expected share of a query's relevant rows that are among the first `k` by code, ties in random order,
+    /// mean over the queries that have a relevant row. With [`Evaluation::precision`] at the same k it is a
+    /// point of the precision-recall curve by the number of returned rows. Nothing for k = 0.
+    pub fn relevant_recall(&self, k: usize) -> Option<f64> {
+        (k > 0).then(|| self.mean(|tally| tally.recall_at(k as u64)))
+    }
+
+    /// The precision-recall curve of all query-row pairs together, one point a radius. It is not the curve by
+    /// the number of returned rows: within one radius, queries get different numbers of rows.
     pub fn curve(&self) -> Vec<CurvePoint> {
         self.pooled.curve()
     }
