@@ -343,7 +343,7 @@ pub fn scatter(x: &'static str, y: &'static str, points: &[(&'static str, f64, f
     });
     let series = series.collect();
     let x = Axis::over(x, true, points.iter().map(|p| p.1));
-    let y = Axis::over(y, false, points.iter().map(|p| p.2));
+    let y = Axis::over(y, false, points.iter().map(|p| p.2).chain([0.0]));
     html(&[Panel { title: String::new(), fixed: String::new(), x, y, series }], 1)
 }
 

@@ -34,45 +34,41 @@ impl<'a> Cell<'a> {
 /// Which measurement.
 pub(crate) type Measure = fn(&Record) -> Option<f64>;
 
-/// The cells of an experiment by growing x: the swept size, the round, or the code length.
-pub(crate) fn cells<'a>(results: &'a Results, experiment: &str, measure: Measure) -> Vec<Cell<'a>> {
+/// The records of an experiment with a measurement, one of each cell with the values of all of its repeats.
+fn repeats<'a>(
+    results: &'a Results,
+    experiment: &str,
+    measure: impl Fn(&Record) -> Option<f64>,
+) -> impl Iterator<Item = (&'a Record, Vec<f64>)> {
     let mut groups: BTreeMap<String, (&Record, Vec<f64>)> = BTreeMap::new();
     for record in results.records.iter().filter(|r| r.experiment == experiment) {
         if let Some(value) = measure(record).filter(|v| v.is_finite()) {
             groups.entry(record.chosen()).or_insert((record, Vec::new())).1.push(value);
         }
     }
+    groups.into_values()
+}
+
+/// The cells of an experiment by growing x: the swept size, the round, or the code length.
+pub(crate) fn cells<'a>(results: &'a Results, experiment: &str, measure: Measure) -> Vec<Cell<'a>> {
     let x = |r: &Record| match r.sweep.as_deref() {
         Some(sweep) => size(r, sweep),
         None => r.round.or(r.bits).map(f64::from),
     };
-    let cell = |(of, values): (&'a Record, Vec<f64>)| Some(Cell::new(of, x(of)?, &values));
-    let mut cells: Vec<Cell> = groups.into_values().filter_map(cell).collect();
+    let groups = repeats(results, experiment, measure);
+    let mut cells: Vec<Cell> =
+        groups.filter_map(|(of, values)| Some(Cell::new(of, x(of)?, &values))).collect();
     cells.sort_by(|a, b| a.x.total_cmp(&b.x));
     cells
 }
 
 /// The precision-recall curves: a cell for each hundredth of recall.
 pub(crate) fn curves(results: &Results) -> Vec<Cell<'_>> {
-    let mut groups: BTreeMap<String, Vec<(&Record, Vec<[f64; 2]>)>> = BTreeMap::new();
-    for record in results.records.iter().filter(|r| r.experiment == "precision-recall") {
-        let curve = curve(record);
-        if curve.len() > 1 {
-            groups.entry(record.chosen()).or_default().push((record, curve));
-        }
-    }
-    let mut cells = Vec::new();
-    for recall in (0..=100).map(|i| f64::from(i) / 100.0) {
-        for group in groups.values() {
-            let values: Vec<f64> =
-                group.iter().filter_map(|(_, curve)| interpolate(curve, recall)).collect();
-            // Only where every repeat has the curve: else the mean would jump where one ends.
-            if values.len() == group.len() {
-                cells.push(Cell::new(group[0].0, recall, &values));
-            }
-        }
-    }
-    cells
+    let at = |recall: f64| {
+        let groups = repeats(results, "precision-recall", move |r| interpolate(&curve(r), recall));
+        groups.map(move |(of, values)| Cell::new(of, recall, &values))
+    };
+    (0..=100).map(|i| f64::from(i) / 100.0).flat_map(at).collect()
 }
 
 /// The area under a record's precision-recall curve; the precision of the first row returned counts from recall 0.
@@ -188,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_are_averaged_where_all_repeats_have_them() {
+    fn curves_are_averaged_at_each_hundredth_of_recall() {
         let curve = |repeat, points: &[[f64; 3]]| Record {
             experiment: "precision-recall".into(),
             repeat,
@@ -197,17 +193,18 @@ mod tests {
         };
         let records = vec![
             curve(0, &[[1.0, 0.1, 1.0], [9.0, 1.0, 0.1]]),
-            curve(1, &[[1.0, 0.1, 0.5], [2.0, 0.5, 0.5], [3.0, f64::NAN, 0.0]]),
+            curve(1, &[[1.0, 0.1, 0.5], [2.0, f64::NAN, 0.0], [9.0, 1.0, 0.5]]),
             curve(2, &[[1.0, 0.5, f64::INFINITY]]),
         ];
         assert!((area(&records[0]).unwrap() - (0.1 + 0.9 * 1.1 / 2.0)).abs() < 1e-12);
         let results = Results { records, ..Results::default() };
         let all = curves(&results);
-        // The first precision counts from recall 0; the second curve ends at recall 0.5.
-        assert_eq!((all.len(), all[0].repeats), (51, 2));
+        // The first precision counts from recall 0; what is no share is left out.
+        assert_eq!((all.len(), all[0].repeats), (101, 2));
         assert_eq!((all[0].x, all[0].mean, all[0].low, all[0].high), (0.0, 0.75, 0.5, 1.0));
         assert_eq!((all[50].x, all[50].low), (0.5, 0.5));
         assert!((all[50].high - 0.6).abs() < 1e-12);
+        assert!((all[100].mean - 0.3).abs() < 1e-12);
     }
 
     #[test]

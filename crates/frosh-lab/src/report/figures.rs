@@ -6,13 +6,13 @@
 use crate::paper;
 use crate::plot::{Axis, Panel, Point, Series};
 use crate::results::{Record, Results};
-use crate::summary::{Cell, bits, cells, curves, data_sets, methods, same_point, size};
+use crate::summary::{Cell, cells, curves, data_sets, methods, same_point, size};
 use crate::text::{count, sig, tick, with_m};
+use std::collections::BTreeMap;
 
 /// A figure of the paper.
 pub(super) struct Figure {
     pub(super) id: &'static str,
-    pub(super) title: &'static str,
     pub(super) experiment: &'static str,
     pub(super) columns: usize,
     cells: fn(&Results) -> Vec<Cell<'_>>,
@@ -23,92 +23,23 @@ pub(super) struct Figure {
     log: (bool, bool),
     /// Whether each code length has a panel.
     by_bits: bool,
-    pub(super) caption: &'static str,
 }
 
 /// In the paper's order.
+#[rustfmt::skip] // A table.
 pub(super) const FIGURES: [Figure; 6] = [
-    Figure {
-        id: "figure-2",
-        title: "Figure 2. Relative error of FD and FFD",
-        experiment: "sketch",
-        columns: 3,
-        cells: |results| cells(results, "sketch", |r| r.relative_error),
-        x: "",
-        y: "relative error",
-        log: (true, true),
-        by_bits: false,
-        caption: "Error: |A′A − B′B|₂ / |A|²<sub>F</sub> of a sketch B of l rows of made-up data A (ten directions of \
-            falling strength and noise, as in the paper). m is the number of rows that FFD compresses at a time. All \
-            axes are logarithmic.",
-    },
-    Figure {
-        id: "figure-3",
-        title: "Figure 3. Time of FD and FFD",
-        experiment: "sketch",
-        columns: 3,
-        cells: |results| cells(results, "sketch", |r| r.seconds),
-        x: "",
-        y: "time (s)",
-        log: (true, true),
-        by_bits: false,
-        caption: "Processor seconds of sketching on one thread, for the sketches of Figure 2. All axes are logarithmic.",
-    },
-    Figure {
-        id: "figure-4",
-        title: "Figure 4. MAP after each of ten rounds",
-        experiment: "rounds",
-        columns: 3,
-        cells: |results| cells(results, "rounds", |r| r.map),
-        x: "round",
-        y: "MAP",
-        log: (false, false),
-        by_bits: true,
-        caption: "The data comes in ten parts; after each, the whole base is encoded again and searched. Panels of one \
-            data set share their vertical axis.",
-    },
-    Figure {
-        id: "figure-5",
-        title: "Figure 5. MAP over code lengths",
-        experiment: "bits",
-        columns: 2,
-        cells: |results| cells(results, "bits", |r| r.map),
-        x: "bits of a code, r",
-        y: "MAP",
-        log: (true, false),
-        by_bits: false,
-        caption: "PCA, PCA-RR and PCA-ITQ are not in the paper: exact principal components with no rotation, a random \
-            one, and a learned one.",
-    },
-    Figure {
-        id: "figure-6",
-        title: "Figure 6. Precision and recall",
-        experiment: "precision-recall",
-        columns: 2,
-        cells: curves,
-        x: "recall",
-        y: "precision",
-        log: (false, false),
-        by_bits: true,
-        caption: "Mean precision and mean recall over queries as the number of returned rows grows from one to all. \
-            Rows at equal Hamming distance are in random order: each number returned has its expected precision and \
-            recall. The markers tell curves apart; they are not single measurements.",
-    },
-    Figure {
-        id: "table-2",
-        title: "Table 2. Training time",
-        experiment: "train-time",
-        columns: 2,
-        cells: times,
-        x: "bits of a code, r",
-        y: "time / FROSH’s time",
-        log: (true, true),
-        by_bits: false,
-        caption: "Filled: measured here, as a multiple of FROSH’s time for the same code length, without a learned \
-            rotation. Hollow: the same ratio in the paper’s Table 2. In the tables, whole training includes the sample \
-            of rows and the learned rotation that MAP was measured with; its ratios are to FROSH’s whole training. \
-            Repeats are in brackets. The paper’s seconds are those of its whole sets on its machine.",
-    },
+    Figure { id: "figure-2", experiment: "sketch", cells: |r| cells(r, "sketch", |r| r.relative_error),
+        x: "", y: "relative error", log: (true, true), by_bits: false, columns: 3 },
+    Figure { id: "figure-3", experiment: "sketch", cells: |r| cells(r, "sketch", |r| r.seconds),
+        x: "", y: "time (s)", log: (true, true), by_bits: false, columns: 3 },
+    Figure { id: "figure-4", experiment: "rounds", cells: |r| cells(r, "rounds", |r| r.map),
+        x: "round", y: "MAP", log: (false, false), by_bits: true, columns: 3 },
+    Figure { id: "figure-5", experiment: "bits", cells: |r| cells(r, "bits", |r| r.map),
+        x: "bits of a code, r", y: "MAP", log: (true, false), by_bits: false, columns: 2 },
+    Figure { id: "figure-6", experiment: "precision-recall", cells: curves,
+        x: "recall", y: "precision", log: (false, false), by_bits: true, columns: 2 },
+    Figure { id: "table-2", experiment: "train-time", cells: times,
+        x: "bits of a code, r", y: "time / FROSH’s time", log: (true, true), by_bits: false, columns: 2 },
 ];
 
 /// Training times over FROSH's.
@@ -125,112 +56,93 @@ fn times<'a>(results: &'a Results) -> Vec<Cell<'a>> {
 /// The same ratio in the paper's table.
 fn in_the_paper(r: &Record) -> Option<f64> {
     let seconds = |method| paper::seconds(paper::set(&r.data)?, method, r.bits?);
-    (r.experiment == "train-time").then_some(seconds(&r.method)? / seconds("FROSH")?)
+    let compared = r.experiment == "train-time" && r.method != "FROSH";
+    compared.then_some(seconds(&r.method)? / seconds("FROSH")?)
 }
 
 impl Figure {
-    pub(super) fn panels(&self, results: &Results) -> Vec<Panel> {
-        let all = (self.cells)(results);
-        let mut panels = Vec::new();
-        for data in data_sets(all.iter().map(|c| c.of)) {
-            let here: Vec<&Cell> = all.iter().filter(|c| c.of.data == data).collect();
-            let lengths = match self.by_bits {
-                true => bits(here.iter().map(|c| c.of)).into_iter().map(Some).collect(),
-                false => vec![None],
-            };
-            for sweep in [None, Some("l"), Some("n"), Some("d")] {
-                for length in &lengths {
-                    let chosen = here.iter().copied().filter(|c| {
-                        c.of.sweep.as_deref() == sweep && (length.is_none() || c.of.bits == *length)
-                    });
-                    let chosen: Vec<&Cell> = chosen.collect();
-                    if !chosen.is_empty() {
-                        panels.push(self.panel(data, sweep, *length, &chosen, &here));
-                    }
-                }
-            }
-        }
-        panels
+    /// "Figure 2", "Table 2".
+    pub(super) fn name(&self) -> String {
+        self.id.replace("figure-", "Figure ").replace("table-", "Table ")
     }
 
-    /// One panel; the vertical axis is that of all cells of the data set, so that its panels can be compared.
-    fn panel(
-        &self,
-        data: &str,
-        sweep: Option<&str>,
-        length: Option<u32>,
-        chosen: &[&Cell],
-        of_data: &[&Cell],
-    ) -> Panel {
-        let x_label = match sweep {
+    pub(super) fn panels(&self, results: &Results) -> Vec<Panel> {
+        let all = (self.cells)(results);
+        let sets = data_sets(all.iter().map(|c| c.of));
+        let mut groups: BTreeMap<_, Vec<&Cell>> = BTreeMap::new();
+        for cell in &all {
+            let set = sets.iter().position(|s| *s == cell.of.data);
+            let sweep = cell.of.sweep.as_deref().and_then(|s| "lnd".find(s));
+            let bits = cell.of.bits.filter(|_| self.by_bits);
+            groups.entry((set, sweep, bits)).or_default().push(cell);
+        }
+        groups.into_values().map(|cells| self.panel(&cells, &all)).collect()
+    }
+
+    fn panel(&self, cells: &[&Cell], all: &[Cell]) -> Panel {
+        let Record { data, sweep, bits, .. } = cells[0].of;
+        let x_label = match sweep.as_deref() {
             Some("l") => "rows of the sketch, l",
             Some("n") => "rows of data, n",
             Some(_) => "dimensions, d",
             None => self.x,
         };
-        let values = of_data
-            .iter()
-            .flat_map(|c| [c.mean, c.low, c.high, in_the_paper(c.of).unwrap_or(f64::NAN)]);
+        // The vertical axis is that of all cells of the data set, so that its panels can be compared.
+        let values = all.iter().filter(|c| c.of.data == *data);
+        let values =
+            values.flat_map(|c| [Some(c.mean), Some(c.low), Some(c.high), in_the_paper(c.of)]);
         let (x, y) = match self.experiment {
             "precision-recall" => (Axis::unit(x_label), Axis::unit(self.y)),
             _ => (
-                Axis::at(x_label, self.log.0, chosen.iter().map(|c| c.x)),
-                Axis::over(self.y, self.log.1, values),
+                Axis::at(x_label, self.log.0, cells.iter().map(|c| c.x)),
+                Axis::over(self.y, self.log.1, values.flatten()),
             ),
         };
         let title = [
             (data != "synthetic").then(|| paper::label(data)),
-            sweep.map(|s| format!("over {s}")),
-            length.map(|b| format!("{b} bits")),
+            sweep.as_ref().map(|s| format!("over {s}")),
+            bits.filter(|_| self.by_bits).map(|b| format!("{b} bits")),
         ];
-        let fixed = ["l", "n", "d"].iter().filter(|name| match sweep {
-            Some(sweep) => **name != sweep,
-            None => **name != "l",
-        });
-        let fixed = fixed.filter_map(|name| {
-            let largest = chosen.iter().filter_map(|c| size(c.of, name)).reduce(f64::max)?;
-            Some(format!("{name} = {}", count(largest as u64)))
-        });
+        let fixed = |name: &str| {
+            let varies = sweep.as_deref().map_or(name == "l", |sweep| name == sweep);
+            let largest = cells.iter().filter_map(|c| size(c.of, name)).reduce(f64::max)?;
+            (!varies).then(|| format!("{name} = {}", count(largest as u64)))
+        };
+        let join = |parts: &mut dyn Iterator<Item = String>| parts.collect::<Vec<_>>().join(", ");
         Panel {
-            title: title.into_iter().flatten().collect::<Vec<_>>().join(", "),
-            fixed: fixed.collect::<Vec<_>>().join(", "),
+            title: join(&mut title.into_iter().flatten()),
+            fixed: join(&mut ["l", "n", "d"].into_iter().filter_map(fixed)),
             x,
             y,
-            series: self.series(chosen, x_label),
+            series: self.series(cells, x_label),
         }
     }
 
-    fn series(&self, chosen: &[&Cell], x_label: &str) -> Vec<Series> {
-        let mut all = Vec::new();
-        for method in methods(chosen.iter().map(|c| c.of)) {
-            let of: Vec<_> = chosen.iter().filter(|c| c.of.method == method).collect();
-            let mut taus: Vec<_> = of.iter().map(|c| c.of.tau).collect();
-            taus.sort_unstable();
-            taus.dedup();
-            for tau in taus {
-                let label = with_m(method, tau);
-                // A curve has a marker at each fifth, shifted from method to method, so that overlapping ones all show.
-                let (every, shift) = match self.experiment {
-                    "precision-recall" => (20, 3 + 2 * all.len() % 18),
-                    _ => (1, 0),
-                };
-                let point = |(i, c): (usize, &&&Cell)| Point {
-                    x: c.x,
-                    y: c.mean,
-                    low: c.low,
-                    high: c.high,
-                    paper: in_the_paper(c.of),
-                    note: match i % every == shift {
-                        true => format!("{label}, {x_label} {}: {}", tick(c.x), value(c)),
-                        false => String::new(),
-                    },
-                };
-                let line: Vec<_> = of.iter().filter(|c| c.of.tau == tau).collect();
-                let points = line.into_iter().enumerate().map(point).collect();
-                all.push(Series { label, method: method.into(), tau, points });
-            }
+    fn series(&self, cells: &[&Cell], x_label: &str) -> Vec<Series> {
+        let methods = methods(cells.iter().map(|c| c.of));
+        let mut groups: BTreeMap<_, Vec<&Cell>> = BTreeMap::new();
+        for cell in cells {
+            let method = methods.iter().position(|m| *m == cell.of.method);
+            groups.entry((method, cell.of.tau)).or_default().push(cell);
         }
-        all
+        let series = |(place, cells): (usize, Vec<&Cell>)| {
+            let Record { method, tau, .. } = cells[0].of;
+            let label = with_m(method, *tau);
+            // A curve has a marker at each fifth, shifted from method to method, so that overlapping ones all show.
+            let (every, shift) = match self.experiment {
+                "precision-recall" => (20, (3 + 2 * place) % 20),
+                _ => (1, 0),
+            };
+            let point = |(i, c): (usize, &&Cell)| {
+                let note = format!("{label}, {x_label} {}: {}", tick(c.x), value(c));
+                let note = if i % every == shift { note } else { String::new() };
+                let (x, y, low, high) = (c.x, c.mean, c.low, c.high);
+                Point { x, y, low, high, paper: in_the_paper(c.of), note }
+            };
+            let points = cells.iter().enumerate().map(point).collect();
+            Series { label, method: method.clone(), tau: *tau, points }
+        };
+        groups.into_values().enumerate().map(series).collect()
     }
 }
 

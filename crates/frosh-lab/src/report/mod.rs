@@ -32,17 +32,17 @@ const CSS: &str = include_str!("page.css");
 /// The page, as HTML.
 pub fn page(results: &Results) -> String {
     let claims = claims(results);
-    let figures: String = FIGURES.iter().map(|figure| figure_section(results, figure)).collect();
-    let parts = [
+    let mut parts = vec![
         ("css", format!("{}{CSS}", plot::CSS)),
         ("summary", summary(results, &claims)),
         ("claims", claims.iter().map(claim_row).collect()),
+        ("times", time_tables(results)),
         ("repeats", escape(&repeats(results))),
         ("stand-ins", escape(&stand_ins(results))),
         ("machine", escape(&machine(results))),
         ("command", escape(&results.run.command)),
-        ("figures", figures),
     ];
+    parts.extend(FIGURES.iter().map(|figure| (figure.id, draw(results, figure))));
     // One pass over the template: what is filled in is not looked at again.
     let mut pieces = include_str!("page.html").split("{{");
     let mut html = pieces.next().unwrap_or_default().to_owned();
@@ -59,7 +59,7 @@ pub fn figures(results: &Results) -> Vec<(String, String)> {
     let file = |figure: &Figure| {
         let panels = figure.panels(results);
         let name = format!("{}.svg", figure.id);
-        (!panels.is_empty()).then(|| (name, plot::file(figure.title, &panels, figure.columns)))
+        (!panels.is_empty()).then(|| (name, plot::file(&figure.name(), &panels, figure.columns)))
     };
     FIGURES.iter().filter_map(file).collect()
 }
@@ -96,8 +96,7 @@ fn summary(results: &Results, claims: &[Claim]) -> String {
     }
     html += "</p>\n";
     let missing = FIGURES.iter().filter(|f| f.panels(results).is_empty());
-    let missing: Vec<&str> =
-        missing.map(|f| f.title.split('.').next().unwrap_or(f.title)).collect();
+    let missing: Vec<String> = missing.map(Figure::name).collect();
     if !missing.is_empty() {
         html += &format!("<p class=\"missing\">Not run: {}.</p>\n", list(&missing));
     }
@@ -153,30 +152,25 @@ fn claim_row(claim: &Claim) -> String {
     )
 }
 
-fn figure_section(results: &Results, figure: &Figure) -> String {
-    let Figure { id, title, experiment, columns, caption, .. } = figure;
+/// What a figure shows, and its panels.
+fn draw(results: &Results, figure: &Figure) -> String {
     let panels = figure.panels(results);
-    let mut html = format!("<section id=\"{id}\" class=\"figure\">\n<h2>{title}</h2>\n");
     if panels.is_empty() {
-        return html
-            + &format!(
-                "<p class=\"missing\">Not here: there are no records of the experiment \
-                 <code>{experiment}</code> that could be drawn.</p>\n</section>\n"
-            );
+        return format!(
+            "<p class=\"missing\">Not here: there are no records of the experiment <code>{}</code> that could be \
+             drawn.</p>\n",
+            figure.experiment
+        );
     }
-    let lines: Vec<String> =
-        findings(results).into_iter().filter(|f| f.0 == *id).map(|f| f.1).collect();
-    html += &format!(
-        "<p>{}</p>\n<figure>\n{}<figcaption>{caption} Markers are means over repeats, bands their range.</figcaption>\n</figure>\n",
-        escape(&lines.join(" ")),
-        plot::html(&panels, *columns)
-    );
-    if *id == "table-2" {
-        let timed = |r: &&Record| r.experiment == "train-time";
-        let sets = data_sets(results.records.iter().filter(timed));
-        html += &sets.into_iter().map(|data| time_table(results, data)).collect::<String>();
-    }
-    html + "</section>\n"
+    let said = findings(results).into_iter().filter(|f| f.0 == figure.id);
+    let said = said.map(|f| f.1).collect::<Vec<_>>().join(" ");
+    format!("<p>{}</p>\n{}", escape(&said), plot::html(&panels, figure.columns))
+}
+
+/// Table 2, one table for each data set.
+fn time_tables(results: &Results) -> String {
+    let timed = results.records.iter().filter(|r| r.experiment == "train-time");
+    data_sets(timed).into_iter().map(|data| time_table(results, data)).collect()
 }
 
 /// Table 2 of one data set: seconds and their ratio to FROSH's, beside the paper's.

@@ -72,9 +72,9 @@ fn a_full_page_is_whole() {
     let page = page(&results);
     well_formed(&page).unwrap();
     fetches_nothing(&page);
-    for Figure { id, title, .. } in FIGURES {
-        assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
-        assert!(page.contains(title));
+    for figure in FIGURES {
+        assert!(page.contains(&format!("<section id=\"{}\"", figure.id)), "{}", figure.id);
+        assert!(page.contains(&format!("<h2>{}. ", figure.name())));
     }
     assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("{{"));
     assert!(!page.contains("class=\"missing\""));

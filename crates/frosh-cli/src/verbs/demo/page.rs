@@ -30,7 +30,7 @@ pub(super) fn page(outcomes: &[Outcome], rows: usize, bits: usize) -> String {
 {PLOT_CSS}:root {{ color-scheme: light dark }}
 body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground);
        max-width: 50rem; margin: 2rem auto; padding: 0 1rem }}
-.panels svg {{ width: 100%; max-width: 36rem; height: auto }}
+.panels svg {{ width: 100%; max-width: 32rem; height: auto }}
 .legend {{ list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; padding: 0 }}
 .legend li {{ display: flex; align-items: center; gap: .4rem }}
 .scroll {{ overflow-x: auto }} table {{ border-collapse: collapse; width: 100% }}
