@@ -6,9 +6,9 @@
 use crate::error::{Error, Result};
 use crate::machine;
 use crate::results::{Record, Results, Run};
-use crate::settings::Settings;
+use crate::settings::{Experiment, Settings};
 use frosh::AtomicFile;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -114,13 +114,13 @@ impl Store {
     /// Writes all files.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.results.run.seconds = self.before + self.start.elapsed().as_secs_f64();
-        let mut tables: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
-        for record in &self.results.records {
-            tables.entry(&record.experiment).or_default().push(record);
-        }
-        for (experiment, records) in tables {
-            let file = self.folder.join(format!("{experiment}.csv"));
-            write(&file, csv(&records).as_bytes())?;
+        // Only names that we know: a record that was read may claim any.
+        for name in Experiment::ALL.map(Experiment::name).into_iter().chain(["whole-training"]) {
+            let own = self.results.records.iter().filter(|r| r.experiment == name);
+            let own: Vec<&Record> = own.collect();
+            if !own.is_empty() {
+                write(&self.folder.join(format!("{name}.csv")), csv(&own).as_bytes())?;
+            }
         }
         write(&self.folder.join("results.json"), &json(&self.results))?;
         write(&self.folder.join("cells.json"), &json(&self.finished))?;

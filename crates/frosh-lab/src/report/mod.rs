@@ -21,8 +21,8 @@ pub use readme::readme;
 use crate::claims::{Claim, Outcome, Verdict, claims, tally};
 use crate::paper;
 use crate::plot;
-use crate::results::{Record, Results};
-use crate::summary::{bits, cells, data_sets, methods, range};
+use crate::results::Results;
+use crate::summary::{Cell, bits, cells, data_sets, methods, range};
 use crate::text::{count, duration, escape, factor, list, sig};
 use figures::{FIGURES, Figure};
 use findings::findings;
@@ -64,25 +64,17 @@ pub fn figures(results: &Results) -> Vec<(String, String)> {
     FIGURES.iter().filter_map(file).collect()
 }
 
-/// The records that belong to a figure or its tables.
-fn shown(results: &Results) -> impl Iterator<Item = &Record> + Clone {
-    let known = |r: &&Record| {
-        r.experiment == "whole-training" || FIGURES.iter().any(|f| f.experiment == r.experiment)
-    };
-    results.records.iter().filter(known)
-}
-
 /// What was run, the few numbers that matter most, and how many claims came out how.
 fn summary(results: &Results, claims: &[Claim]) -> String {
     if results.records.is_empty() {
         return "<p class=\"missing\">There are no records yet: nothing was measured.</p>\n".into();
     }
     let run = &results.run;
-    let names: Vec<String> = data_sets(shown(results)).into_iter().map(paper::label).collect();
+    let names: Vec<String> = data_sets(&results.records).into_iter().map(paper::label).collect();
     let mut html = format!(
         "<p>{} measurements of {} methods on {} data sets ({}), in {}.",
-        count(shown(results).count() as u64),
-        methods(shown(results)).len(),
+        count(results.records.len() as u64),
+        methods(&results.records).len(),
         names.len(),
         escape(&list(&names)),
         duration(run.seconds)
@@ -169,73 +161,65 @@ fn draw(results: &Results, figure: &Figure) -> String {
 
 /// Table 2, one table for each data set.
 fn time_tables(results: &Results) -> String {
-    let timed = results.records.iter().filter(|r| r.experiment == "train-time");
-    data_sets(timed).into_iter().map(|data| time_table(results, data)).collect()
+    let times = cells(results, "train-time", |r| r.seconds);
+    let whole = cells(results, "whole-training", |r| r.seconds);
+    let table = |data: &str| {
+        let first = times.iter().find(|c| c.of.data == data);
+        let (rows, dim) = first.map_or((0, 0), |c| (c.of.rows, c.of.dim));
+        let lengths = bits(times.iter().map(|c| c.of).filter(|r| r.data == data));
+        let groups =
+            lengths.iter().map(|b| format!("<th colspan=\"4\" class=\"group\">{b} bits</th>"));
+        format!(
+            "<div class=\"scroll\"><table class=\"numbers\"><caption>{} <span class=\"soft\">n = {}, d = {}</span>\
+             </caption>\n<thead><tr><th rowspan=\"2\">method</th>{}</tr>\n<tr>{}</tr></thead>\n<tbody>\n{}{}</tbody>\
+             </table></div>\n",
+            escape(&paper::label(data)),
+            count(rows),
+            count(dim),
+            groups.collect::<String>(),
+            "<th class=\"group\">here, s</th><th>ratio</th><th>paper, s</th><th>ratio</th>"
+                .repeat(lengths.len()),
+            time_rows(&times, data, &lengths, ""),
+            time_rows(&whole, data, &lengths, ", whole training")
+        )
+    };
+    data_sets(times.iter().map(|c| c.of)).into_iter().map(table).collect()
 }
 
-/// Table 2 of one data set: seconds and their ratio to FROSH's, beside the paper's.
-fn time_table(results: &Results, data: &str) -> String {
-    let (mut body, mut lengths, mut sizes) = (String::new(), Vec::new(), (0, 0));
-    for (experiment, suffix) in [("train-time", ""), ("whole-training", ", whole training")] {
-        let mut all = cells(results, experiment, |r| r.seconds);
-        all.retain(|c| c.of.data == data);
-        if experiment == "train-time" {
-            lengths = bits(all.iter().map(|c| c.of));
-            let largest =
-                |size: fn(&Record) -> u64| all.iter().map(|c| size(c.of)).max().unwrap_or(0);
-            sizes = (largest(|r| r.rows), largest(|r| r.dim));
+/// Seconds and their ratio to FROSH's, beside the paper's, which are without a learned rotation.
+fn time_rows(cells: &[Cell], data: &str, lengths: &[u32], suffix: &str) -> String {
+    let here: Vec<&Cell> = cells.iter().filter(|c| c.of.data == data).collect();
+    let mut html = String::new();
+    for method in methods(here.iter().map(|c| c.of)) {
+        html += &format!("<tr><th scope=\"row\">{}{suffix}</th>", escape(method));
+        for &bits in lengths {
+            let cell = |m: &str| here.iter().find(|c| c.of.method == m && c.of.bits == Some(bits));
+            let own = |m: &str| cell(m).map(|c| c.mean);
+            let paper =
+                |m: &str| paper::seconds(paper::set(data)?, m, bits).filter(|_| suffix.is_empty());
+            let ratio =
+                |a: Option<f64>, b: Option<f64>| factor(a.zip(b).map_or(f64::NAN, |(a, b)| a / b));
+            let seconds = cell(method).map(|c| format!("{} ({})", sig(c.mean), c.repeats));
+            html += &format!(
+                "<td class=\"group\">{}</td><td><b>{}</b></td><td class=\"soft\">{}</td><td class=\"soft\">{}</td>",
+                seconds.unwrap_or("–".into()),
+                ratio(own(method), own("FROSH")),
+                sig(paper(method).unwrap_or(f64::NAN)),
+                ratio(paper(method), paper("FROSH")),
+            );
         }
-        for method in methods(all.iter().map(|c| c.of)) {
-            body += &format!("<tr><th scope=\"row\">{}{suffix}</th>", escape(method));
-            for &bits in &lengths {
-                let here =
-                    |m: &str| all.iter().find(|c| c.of.method == m && c.of.bits == Some(bits));
-                let paper = |m: &str| {
-                    paper::seconds(paper::set(data)?, m, bits).filter(|_| suffix.is_empty())
-                };
-                let ratio = |a: Option<f64>, b: Option<f64>| {
-                    a.zip(b)
-                        .map(|(a, b)| a / b)
-                        .filter(|r| r.is_finite())
-                        .map_or("–".into(), factor)
-                };
-                body += &format!(
-                    "<td class=\"group\">{}</td><td><b>{}</b></td><td class=\"soft\">{}</td><td \
-                     class=\"soft\">{}</td>",
-                    here(method).map_or("–".into(), |c| format!(
-                        "{} ({})",
-                        sig(c.mean),
-                        c.repeats
-                    )),
-                    ratio(here(method).map(|c| c.mean), here("FROSH").map(|c| c.mean)),
-                    paper(method).map_or("–".into(), sig),
-                    ratio(paper(method), paper("FROSH")),
-                );
-            }
-            body += "</tr>\n";
-        }
+        html += "</tr>\n";
     }
-    let group = |bits: &u32| format!("<th colspan=\"4\" class=\"group\">{bits} bits</th>");
-    let columns = "<th class=\"group\">here, s</th><th>ratio</th><th>paper, s</th><th>ratio</th>";
-    format!(
-        "<div class=\"scroll\"><table class=\"numbers\"><caption>{} <span class=\"soft\">n = {}, d = {}</span>\
-         </caption>\n<thead><tr><th rowspan=\"2\">method</th>{}</tr>\n<tr>{}</tr></thead>\n<tbody>\n{body}</tbody>\
-         </table></div>\n",
-        escape(&paper::label(data)),
-        count(sizes.0),
-        count(sizes.1),
-        lengths.iter().map(group).collect::<String>(),
-        columns.repeat(lengths.len())
-    )
+    html
 }
 
 /// How often the cells of each experiment were repeated.
 fn repeats(results: &Results) -> String {
-    let name = |r: &Record| r.experiment.clone();
-    let mut experiments: Vec<String> = shown(results).map(name).collect();
-    experiments.sort();
+    let mut experiments: Vec<&str> =
+        results.records.iter().map(|r| r.experiment.as_str()).collect();
+    experiments.sort_unstable();
     experiments.dedup();
-    let one = |experiment: &String| {
+    let one = |experiment: &&str| {
         let all = cells(results, experiment, |r| r.map.or(r.seconds).or(r.relative_error));
         let (low, high) = range(all.iter().map(|c| c.repeats as f64))?;
         let times = if low == high { format!("{low}") } else { format!("{low} to {high}") };
