@@ -33,6 +33,14 @@ fn experiments_on_a_file_of_one_s_own_can_be_stopped_and_resumed() {
         all.iter().filter(|r| r["experiment"] == experiment).collect()
     };
     assert_eq!(of("precision-recall").len(), 17);
+    for record in of("precision-recall") {
+        // From one returned row to all 1,480 of the base, where all that is relevant is found.
+        let points: Vec<Vec<f64>> = serde_json::from_value(record["returned"].clone()).unwrap();
+        assert_eq!((points[0][0], points[points.len() - 1][0]), (1.0, 1480.0));
+        assert!(points.windows(2).all(|w| w[0][0] < w[1][0] && w[0][1] <= w[1][1]));
+        let last = &points[points.len() - 1];
+        assert!((last[1] - 1.0).abs() < 1e-9 && (last[2] - 29.0 / 1480.0).abs() < 1e-9);
+    }
     // Three methods, two lengths, ten rounds.
     assert_eq!(of("rounds").len(), 60);
     for record in of("rounds") {
@@ -46,10 +54,31 @@ fn experiments_on_a_file_of_one_s_own_can_be_stopped_and_resumed() {
         assert_eq!(times.len(), 4, "{method}");
         assert!(times.iter().all(|r| r["seconds"].as_f64().unwrap() > 0.0 && r["rows"] == 1500));
     }
+    // What MAP is measured on is timed as a whole, for the methods that learn a rotation.
+    for method in ["OSH", "FROSH", "DFROSH"] {
+        let whole = of("whole-training").into_iter().filter(|r| r["method"] == method);
+        assert_eq!(whole.count(), 4, "{method}");
+    }
+    // A reduced run shows numbers, and judges nothing.
+    let summary = json(dir.path(), "lab report --out out");
+    let claims = summary["claims"].as_array().unwrap();
+    let verdict = |claim: &Value| claim["real"]["verdict"].as_str().unwrap().to_owned();
+    assert!(
+        claims.iter().any(|claim| verdict(claim) == "too-small" && claim["real"]["cells"] != 0)
+    );
+    assert!(claims.iter().all(|claim| ["too-small", "not-tested"].contains(&&*verdict(claim))));
+    let readme = std::fs::read_to_string(dir.path().join("out/README.md")).unwrap();
+    assert!(readme.contains("| too small to judge |") && readme.contains("| whole training |"));
     // Once more, and nothing is left to do.
     ok(dir.path(), &format!("lab rounds {with} --repeats 1 --resume --quiet"));
     assert_eq!(records(dir.path()), all);
-    for name in ["precision-recall.csv", "rounds.csv", "train-time.csv", "results.json"] {
+    for name in [
+        "precision-recall.csv",
+        "rounds.csv",
+        "train-time.csv",
+        "whole-training.csv",
+        "results.json",
+    ] {
         assert!(files(&dir.path().join("out")).contains(&name.to_owned()), "{name}");
     }
 }

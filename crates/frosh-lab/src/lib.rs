@@ -2,8 +2,8 @@
 //!
 //! [`run`] makes the experiments and keeps their [`Results`] in a folder; [`catalogue`] tells which of the paper's data
 //! sets are there. `data/` has the sets and their stand-ins, `methods/` what is compared, `experiments/` a file for each
-//! figure, `store.rs` the files that are written, `claims/` the paper's claims as numbers, `plot/` and `report/` the
-//! page.
+//! figure, `store.rs` the files that are written, `claims/` the paper's claims as numbers, `plot.rs` and `report/` the
+//! page and its summary.
 
 #![deny(missing_docs)]
 
@@ -28,11 +28,12 @@ mod store;
 mod summary;
 mod text;
 
-pub use claims::{Claim, OnData, Verdict, claims};
+pub use claims::{Claim, Outcome, Verdict, claims, tally};
 pub use data::{Found, catalogue};
 pub use error::{Error, Result};
 pub use experiments::run;
+pub use plot::{CSS as PLOT_CSS, scatter};
 pub use publish::{load, publish};
-pub use report::{figures, page};
+pub use report::{figures, page, readme};
 pub use results::{Machine, Record, Results, Run};
 pub use settings::{Experiment, Settings};

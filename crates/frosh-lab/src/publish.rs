@@ -1,8 +1,8 @@
-//! The results as people look at them: the page, its figures as files, and the claims.
+//! The results for readers: the page, its summary, its figures as files, and the claims.
 
 use crate::error::{Error, Result};
 use crate::results::Results;
-use crate::{claims, figures, page, store};
+use crate::{claims, figures, page, readme, store};
 use std::path::Path;
 
 /// Reads the results in a folder.
@@ -17,9 +17,10 @@ pub fn load(folder: &Path) -> Result<Results> {
     store::read_json(&file)
 }
 
-/// Writes `report.html`, `claims.json` and the figures as SVG files into a folder.
+/// Writes `report.html`, its summary `README.md`, `claims.json` and the figures as SVG files into a folder.
 pub fn publish(results: &Results, folder: &Path) -> Result<()> {
     store::write(&folder.join("report.html"), page(results).as_bytes())?;
+    store::write(&folder.join("README.md"), readme(results).as_bytes())?;
     let claims = claims(results);
     store::write(&folder.join("claims.json"), &store::json(&claims))?;
     figures(results)

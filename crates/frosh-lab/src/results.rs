@@ -9,14 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// The experiment: `sketch` (Figures 2 and 3), `rounds` (4), `bits` (5), `precision-recall` (6) or
-    /// `train-time` (Table 2).
+    /// The experiment: `sketch` (Figures 2 and 3), `rounds` (4), `bits` (5), `precision-recall` (6), `train-time`
+    /// (Table 2, without a learned rotation) or `whole-training` (with the one that MAP is measured with).
     pub experiment: String,
     /// The data set: `synthetic`, `mnist`, `cifar10-gist`, `gist1m`, `flickr25600`, a file's name. Made-up data that
     /// stands in for a set has `-stand-in` at the end of its name.
     pub data: String,
-    /// The method: `FD`, `FFD`, `LSH`, `OSH`, `FROSH`, `DFROSH`, `SGH`, `OCH-style`, `PCA`, `PCA-RR`, `PCA-ITQ`. For
-    /// `train-time` also `ITQ`: what that rotation adds to OSH, FROSH or DFROSH, whose times are without it.
+    /// The method: `FD`, `FFD`, `LSH`, `OSH`, `FROSH`, `DFROSH`, `SGH`, `OCH-style`, `PCA`, `PCA-RR`, `PCA-ITQ`.
     pub method: String,
     /// For `sketch`: what is varied, `l`, `n` or `d`.
     pub sweep: Option<String>,
@@ -42,8 +41,17 @@ pub struct Record {
     pub seconds: Option<f64>,
     /// Measured: mean average precision, truth the nearest 2 %, ties in expectation.
     pub map: Option<f64>,
-    /// Measured: points (recall, precision), pooled over queries.
-    pub curve: Option<Vec<[f64; 2]>>,
+    /// Measured: (rows returned, recall, precision), means over queries, ties in expectation.
+    pub returned: Option<Vec<[f64; 3]>>,
+}
+
+impl Record {
+    /// Everything that was chosen but the repeat, as text: the same for all repeats of a cell.
+    pub(crate) fn chosen(&self) -> String {
+        let chosen = (&self.experiment, &self.data, &self.method, &self.sweep, self.rows, self.dim);
+        let sizes = (self.sketch_rows, self.block_rows, self.tau, self.bits, self.round);
+        format!("{chosen:?} {sizes:?}")
+    }
 }
 
 /// The machine that measured.
@@ -68,7 +76,7 @@ pub struct Run {
     pub command: String,
     /// The version of frosh.
     pub version: String,
-    /// Whether sizes were reduced.
+    /// Whether sizes were reduced below the paper's.
     pub quick: bool,
     /// Whether codes were made without any rotation, as Algorithm 1 is printed.
     pub no_rotation: bool,

@@ -87,7 +87,7 @@ impl Store {
 
     /// Adds a record; one that differs only in what was measured is replaced.
     pub(crate) fn add(&mut self, record: Record) {
-        let key = key(&record);
+        let key = format!("{} {}", record.chosen(), record.repeat);
         match self.places.get(&key) {
             Some(place) => self.results.records[*place] = record,
             None => {
@@ -114,16 +114,12 @@ impl Store {
     /// Writes all files.
     pub(crate) fn save(&mut self) -> Result<()> {
         self.results.run.seconds = self.before + self.start.elapsed().as_secs_f64();
-        for experiment in Experiment::ALL {
-            let own: Vec<&Record> = self
-                .results
-                .records
-                .iter()
-                .filter(|record| record.experiment == experiment.name())
-                .collect();
+        // Only names that we know: a record that was read may claim any.
+        for name in Experiment::ALL.map(Experiment::name).into_iter().chain(["whole-training"]) {
+            let own = self.results.records.iter().filter(|r| r.experiment == name);
+            let own: Vec<&Record> = own.collect();
             if !own.is_empty() {
-                let name = format!("{}.csv", experiment.name());
-                write(&self.folder.join(name), csv(experiment, &own).as_bytes())?;
+                write(&self.folder.join(format!("{name}.csv")), csv(&own).as_bytes())?;
             }
         }
         write(&self.folder.join("results.json"), &json(&self.results))?;
@@ -137,13 +133,6 @@ impl Store {
     pub(crate) fn results(&self) -> &Results {
         &self.results
     }
-}
-
-/// What was chosen in a record, without what was measured.
-fn key(record: &Record) -> String {
-    let chosen =
-        Record { relative_error: None, seconds: None, map: None, curve: None, ..record.clone() };
-    serde_json::to_string(&chosen).unwrap_or_default()
 }
 
 pub(crate) fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
@@ -167,12 +156,12 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The records of one experiment as a table; a curve has a line for each point.
-fn csv(experiment: Experiment, records: &[&Record]) -> String {
-    let curves = experiment == Experiment::PrecisionRecall;
+fn csv(records: &[&Record]) -> String {
+    let curves = records.iter().any(|r| r.returned.is_some());
     let mut out = String::from(
         "data,method,sweep,rows,dim,sketch_rows,block_rows,tau,bits,round,repeat,relative_error,seconds,map",
     );
-    out.push_str(if curves { ",recall,precision\n" } else { "\n" });
+    out.push_str(if curves { ",returned,recall,precision\n" } else { "\n" });
     for r in records {
         let quoted = |text: &str| match text.contains([',', '"', '\n']) {
             true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -198,13 +187,13 @@ fn csv(experiment: Experiment, records: &[&Record]) -> String {
             cell(r.map),
         ]
         .join(",");
-        match (&r.curve, curves) {
-            (Some(curve), true) => {
-                for [recall, precision] in curve {
-                    out.push_str(&format!("{line},{recall},{precision}\n"));
+        match &r.returned {
+            Some(points) => {
+                for [returned, recall, precision] in points {
+                    out.push_str(&format!("{line},{returned},{recall},{precision}\n"));
                 }
             }
-            _ => out.push_str(&format!("{line}\n")),
+            None => out.push_str(&format!("{line}\n")),
         }
     }
     out

@@ -21,7 +21,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A whole number, its thousands apart.
+/// A whole number with thousands separators.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -34,59 +34,40 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// A number with three significant digits; a dash where there is none.
+/// A number with three significant digits; a dash if it is not finite.
 pub(crate) fn sig(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         "–".into()
-    } else if size == 0.0 {
-        "0".into()
-    } else if !(0.9995e-3..1e9).contains(&size) {
-        let mut power = size.log10().floor() as i32;
-        let mut mantissa = value / 10f64.powi(power);
-        // Rounding can carry into a further digit.
-        if mantissa.abs() >= 9.995 {
-            mantissa /= 10.0;
-            power += 1;
-        }
-        // A subnormal's power of ten is not finite.
-        if !mantissa.is_finite() {
-            return "0".into();
-        }
-        format!("{} × 10{}", trim(format!("{mantissa:.1}")), superscript(power))
+    } else if size > 0.0 && !(0.9995e-3..1e9).contains(&size) {
+        format!("{value:.1e}")
     } else if size >= 99.95 {
-        let whole = count(size.round() as u64);
-        if value < 0.0 { format!("-{whole}") } else { whole }
+        let sign = if value < 0.0 { "-" } else { "" };
+        format!("{sign}{}", count(size.round() as u64))
     } else {
-        let decimals = (2 - size.log10().floor() as i32).clamp(0, 6) as usize;
-        format!("{value:.decimals$}")
+        let decimals = (2 - size.max(1e-4).log10().floor() as i32).clamp(0, 6) as usize;
+        if size == 0.0 { "0".into() } else { format!("{value:.decimals$}") }
     }
 }
 
-/// A factor: "12 times", with as many digits as such a number deserves.
+/// A factor, as in "12 times".
 pub(crate) fn factor(value: f64) -> String {
-    if !value.is_finite() {
-        "–".into()
-    } else if value >= 9.95 {
-        count(value.round() as u64)
-    } else if value >= 0.995 {
-        format!("{value:.1}")
-    } else {
-        sig(value)
+    match value {
+        v if v.is_finite() && v >= 9.95 => count(v.round() as u64),
+        v if v.is_finite() && v >= 0.995 => format!("{v:.1}"),
+        v => sig(v),
     }
 }
 
 /// A tick's label: short, since there is little room.
 pub(crate) fn tick(value: f64) -> String {
     let size = value.abs();
+    let trim = |text: String| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    };
     if size >= 1e9 || (size > 0.0 && size < 0.9995e-3) {
-        let power = size.log10().floor() as i32;
-        let mantissa = (value / 10f64.powi(power) * 10.0).round() / 10.0;
-        if mantissa == 1.0 {
-            format!("10{}", superscript(power))
-        } else {
-            format!("{}·10{}", trim(format!("{mantissa:.1}")), superscript(power))
-        }
+        format!("{value:.1e}").replace(".0e", "e")
     } else if size >= 1e6 {
         format!("{}M", trim(format!("{:.2}", value / 1e6)))
     } else if size >= 1e4 || (size >= 1e3 && value % 500.0 == 0.0) {
@@ -96,48 +77,34 @@ pub(crate) fn tick(value: f64) -> String {
     }
 }
 
-/// Seconds as people say them.
+/// Seconds in words.
 pub(crate) fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() || seconds <= 0.0 {
-        "an unknown time".into()
-    } else if seconds < 120.0 {
-        format!("{} seconds", sig(seconds))
-    } else if seconds < 7200.0 {
-        format!("{:.0} minutes", seconds / 60.0)
-    } else {
-        format!("{:.1} hours", seconds / 3600.0)
+    match seconds {
+        s if !(s.is_finite() && s > 0.0) => "an unknown time".into(),
+        s if s < 120.0 => format!("{} seconds", sig(s)),
+        s if s < 7200.0 => format!("{:.0} minutes", s / 60.0),
+        s => format!("{:.1} hours", s / 3600.0),
     }
 }
 
 /// Names in a sentence: "a, b and c".
 pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => one.as_ref().into(),
-        [head @ .., last] => {
-            let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
-            format!("{} and {}", head.join(", "), last.as_ref())
-        }
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.as_slice() {
+        [head @ .., last] if !head.is_empty() => format!("{} and {last}", head.join(", ")),
+        _ => names.concat(),
     }
 }
 
-fn trim(number: String) -> String {
-    if number.contains('.') {
-        number.trim_end_matches('0').trim_end_matches('.').into()
-    } else {
-        number
-    }
-}
-
-fn superscript(power: i32) -> String {
-    let digit = |c| match c {
-        '-' => '⁻',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
-        c => char::from_u32('⁰' as u32 + (c as u32 - '0' as u32)).unwrap_or(c),
+/// A method with its block: "FFD, m = 4d"; the block alone if there is no name.
+pub(crate) fn with_m(method: &str, tau: Option<u32>) -> String {
+    let block = match tau {
+        None => String::new(),
+        Some(1) => "m = d".into(),
+        Some(tau) => format!("m = {tau}d"),
     };
-    power.to_string().chars().map(digit).collect()
+    let comma = if method.is_empty() || block.is_empty() { "" } else { ", " };
+    format!("{method}{comma}{block}")
 }
 
 #[cfg(test)]
@@ -146,21 +113,29 @@ mod tests {
 
     #[test]
     fn numbers_keep_three_digits() {
-        let shown = |v| sig(v);
-        assert_eq!(shown(0.0123456), "0.0123");
-        assert_eq!(shown(99.96), "100");
-        assert_eq!(shown(1234.6), "1,235");
-        assert_eq!(shown(-0.5), "-0.500");
-        assert_eq!(shown(3.14159e-5), "3.1 × 10⁻⁵");
-        assert_eq!(shown(f64::NAN), "–");
-        assert_eq!(shown(5e-324), "0");
+        assert_eq!(sig(0.0123456), "0.0123");
+        assert_eq!(sig(99.96), "100");
+        assert_eq!(sig(1234.6), "1,235");
+        assert_eq!(
+            (sig(-0.5), sig(-1e3), sig(0.0)),
+            ("-0.500".into(), "-1,000".into(), "0".into())
+        );
+        assert_eq!(sig(3.14159e-5), "3.1e-5");
+        assert_eq!(sig(f64::NAN), "–");
+        assert_eq!(
+            (factor(12.4), factor(1.26), factor(0.25)),
+            ("12".into(), "1.3".into(), "0.250".into())
+        );
         assert_eq!(tick(50_000.0), "50k");
         assert_eq!(tick(1500.0), "1.5k");
         assert_eq!(tick(1024.0), "1024");
-        assert_eq!(tick(1e-4), "10⁻⁴");
+        assert_eq!((tick(1e-4), tick(2.5e9)), ("1e-4".into(), "2.5e9".into()));
         assert_eq!(tick(0.25), "0.25");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");
+        assert_eq!((list(&["a"]), list::<&str>(&[])), ("a".into(), String::new()));
+        assert_eq!(with_m("FFD", Some(4)), "FFD, m = 4d");
+        assert_eq!((with_m("FD", None), with_m("", Some(1))), ("FD".into(), "m = d".into()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::args::Common;
 use crate::output::{complain, count, print, print_json, seconds};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use frosh_lab::{Experiment, Found, Results, Settings, Verdict};
+use frosh_lab::{Experiment, Found, Results, Settings};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -19,9 +19,10 @@ use std::path::PathBuf;
   frosh lab all --data DIR --resume        go on where a run was stopped
   frosh lab train-time --data DIR --bits 64 --repeats 3 --out times
 
-Results are in the folder --out: report.html, a page to read; results.json and a CSV file for each experiment; the
-figures as SVG files. They are written after every cell; a run that is stopped keeps what it has. Made-up data that stands in for a set has a name ending in
--stand-in. Times are the processor's, on one thread, without the reading or making of data.")]
+Results are in the folder --out: report.html, the page; README.md, its summary; results.json and a CSV file for each
+experiment; the figures as SVG files. They are written after every cell; a run that is stopped keeps what it has. Made-up
+data that stands in for a set has a name ending in -stand-in. Times are processor time on one thread, without reading or
+making data. A run with --quick is smaller than the paper's: it shows numbers, and gives no verdicts on the claims.")]
 pub(crate) struct Lab {
     /// What to measure
     #[arg(value_enum, value_name = "WHAT")]
@@ -75,9 +76,9 @@ enum What {
     Rounds,
     /// Figure 5: MAP against code length
     Bits,
-    /// Figure 6: precision-recall curves
+    /// Figure 6: precision-recall curves by the number of returned rows
     PrecisionRecall,
-    /// Table 2: training time
+    /// Table 2: training time, without and with the learned rotation
     TrainTime,
 }
 
@@ -158,16 +159,11 @@ impl Lab {
         for (experiment, n) in counts {
             text += &format!("  {experiment:<18} {:>6}   {experiment}.csv\n", count(n));
         }
-        let verdicts = |verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
-        text += &format!(
-            "of {} claims of the paper {} hold, {} hold in part, {} do not hold, {} were not tested\nthe page: {}\n",
-            claims.len(),
-            verdicts(Verdict::Holds),
-            verdicts(Verdict::InPart),
-            verdicts(Verdict::DoesNotHold),
-            verdicts(Verdict::NotTested),
-            page.display()
-        );
+        text += &format!("claims of the paper, {} in all     real data  stand-ins\n", claims.len());
+        for (verdict, real, made) in frosh_lab::tally(&claims) {
+            text += &format!("  {:<30} {real:>9}  {made:>9}\n", verdict.text());
+        }
+        text += &format!("the page: {}\n", page.display());
         print(&text)
     }
 

@@ -1,13 +1,13 @@
-//! From cells to a verdict.
+//! What a claim's cells are, and each cell's number.
 
-use super::{Claim, OnData, Verdict};
-use crate::paper;
-use crate::report::with_m;
-use crate::results::Record;
-use crate::summary::{Cell, data_sets, median, pairs};
-use crate::text::{list, sig, tick};
+use crate::results::{Record, Results};
+use crate::summary::{Cell, Measure, area, cells, curves, ratios, same_point};
+use crate::text::{tick, with_m};
 
-/// One cell's number, and whether it is good enough.
+/// Our own version of a method whose program was not released.
+const OCH: &str = "OCH-style";
+
+/// One cell's number, and whether it meets the criterion.
 #[derive(Clone, Debug)]
 pub(super) struct Check<'a> {
     pub(super) of: &'a Record,
@@ -15,219 +15,197 @@ pub(super) struct Check<'a> {
     pub(super) cell: String,
     pub(super) value: f64,
     pub(super) pass: bool,
+    /// Whether the number depends on our own OCH-style.
+    pub(super) och: bool,
 }
 
-/// A claim with its cells.
-pub(super) struct Rule<'a> {
-    pub(super) id: &'static str,
-    pub(super) claim: &'static str,
-    pub(super) place: &'static str,
-    pub(super) criterion: String,
-    /// What each cell's number is.
-    pub(super) quantity: &'static str,
-    pub(super) checks: Vec<Check<'a>>,
+/// Some measurements: the experiment, what of it, and which records.
+#[derive(Clone, Copy)]
+pub(super) struct Of(pub(super) &'static str, pub(super) Measure, pub(super) fn(&Record) -> bool);
+
+/// How cells become numbers.
+pub(super) enum Test {
+    /// First method / second, at every point.
+    Ratio(Of, &'static [(&'static str, &'static str)]),
+    /// FFD with the largest m / with the smallest.
+    OverM(Of),
+    /// The last value of a line / its first; each step must stay within a factor.
+    Trend(Of, &'static [&'static str], (f64, f64)),
+    /// The slope of a line where both axes are logarithmic.
+    Slope(Of),
+    /// A method / the smallest or largest of others.
+    Extreme(Of, &'static [&'static str], &'static [&'static str], fn(f64, f64) -> f64),
+    /// As `Extreme`, for a claim on most cells.
+    Mostly(Of, &'static [&'static str], &'static [&'static str], fn(f64, f64) -> f64),
+    /// The largest difference in precision between two of some curves.
+    Gap(&'static [&'static str]),
+    /// Not measured: why.
+    Nothing(&'static str),
+}
+
+impl Test {
     /// Whether more than half of the cells are enough.
-    pub(super) most: bool,
-    /// Shown if the claim does not hold everywhere.
-    pub(super) why: Option<&'static str>,
-    /// Shown if there is nothing to look at.
-    pub(super) missing: &'static str,
-}
+    pub(super) fn most_are_enough(&self) -> bool {
+        matches!(self, Test::Mostly(..))
+    }
 
-impl Rule<'_> {
-    pub(super) fn judge(mut self) -> Claim {
-        self.checks.retain(|c| c.value.is_finite());
-        let all: Vec<&Check> = self.checks.iter().collect();
-        let verdict = verdict(&all, self.most);
-        let data: Vec<OnData> = data_sets(all.iter().map(|c| c.of))
-            .into_iter()
-            .map(|data| {
-                let here: Vec<&Check> = all.iter().copied().filter(|c| c.of.data == data).collect();
-                OnData {
-                    data: data.into(),
-                    verdict: self::verdict(&here, self.most),
-                    passed: here.iter().filter(|c| c.pass).count(),
-                    cells: here.len(),
-                }
-            })
-            .collect();
-        Claim {
-            id: self.id,
-            claim: self.claim,
-            place: self.place,
-            criterion: self.criterion.clone(),
-            verdict,
-            measured: self.measured(&data),
-            why: self.why.filter(|_| matches!(verdict, Verdict::InPart | Verdict::DoesNotHold)),
-            note: note(&data),
-            data,
+    /// What to say where there are no cells.
+    pub(super) fn missing(&self) -> &'static str {
+        match self {
+            Test::Nothing(why) => why,
+            _ => "There are no such measurements.",
         }
     }
 
-    /// The middle and the ends of the cells' numbers, and how many are good enough where.
-    fn measured(&self, data: &[OnData]) -> String {
-        let by_value = |a: &&Check, b: &&Check| a.value.total_cmp(&b.value);
-        let low = self.checks.iter().min_by(by_value);
-        let high = self.checks.iter().max_by(by_value);
-        let (Some(low), Some(high)) = (low, high) else { return self.missing.into() };
-        let several = data.len() > 1;
-        let place = |c: &Check| {
-            let data = paper::label(&c.of.data);
-            if several && c.cell.is_empty() {
-                data
-            } else if several {
-                format!("{data}, {}", c.cell)
-            } else {
-                c.cell.clone()
+    /// A number for each cell, with whether it lies within bounds.
+    pub(super) fn checks<'a>(&self, results: &'a Results, bounds: (f64, f64)) -> Vec<Check<'a>> {
+        let passes = |value: f64| (bounds.0..=bounds.1).contains(&value);
+        let check = |of: &'a Record, cell: String, value: f64| Check {
+            of,
+            cell,
+            value,
+            pass: passes(value),
+            och: of.method == OCH,
+        };
+        let get = |of: &Of| -> Vec<Cell<'a>> {
+            let mut all = cells(results, of.0, of.1);
+            all.retain(|c| (of.2)(c.of));
+            all
+        };
+        match self {
+            Test::Nothing(_) => Vec::new(),
+            Test::Ratio(of, pairs) => {
+                let all = get(of);
+                let named = |(first, second): &(&str, &str)| {
+                    let name = match (pairs.len(), second) {
+                        (1, _) => String::new(),
+                        (_, second) => format!("{first} / {second}, "),
+                    };
+                    let och = *first == OCH || *second == OCH;
+                    let found = ratios(&all, first, second).into_iter();
+                    found
+                        .map(|(c, value)| {
+                            let cell = format!("{name}{}", label(c.of, true));
+                            Check { och, ..check(c.of, cell, value) }
+                        })
+                        .collect::<Vec<_>>()
+                };
+                pairs.iter().flat_map(named).collect()
             }
-        };
-        let mut text = if self.checks.len() == 1 {
-            format!("{}: {} ({}).", self.quantity, sig(low.value), place(low))
-        } else {
-            format!(
-                "{}: median {}, from {} ({}) to {} ({}).",
-                self.quantity,
-                sig(median(self.checks.iter().map(|c| c.value).collect()).unwrap_or(f64::NAN)),
-                sig(low.value),
-                place(low),
-                sig(high.value),
-                place(high)
-            )
-        };
-        let passed: usize = data.iter().map(|d| d.passed).sum();
-        match (passed, self.checks.len()) {
-            (1, 1) => text += " It meets the criterion",
-            (0, 1) => text += " It does not meet the criterion",
-            (p, n) if p == n => text += &format!(" All {n} cells meet the criterion"),
-            (0, n) => text += &format!(" None of the {n} cells meets the criterion"),
-            (p, n) => text += &format!(" {p} of {n} cells meet the criterion"),
+            Test::OverM(of) => {
+                let all: Vec<_> = get(of).into_iter().filter(|c| c.of.tau.is_some()).collect();
+                let pair = |large: &Cell<'a>| {
+                    let here = || all.iter().filter(|c| same_point(c.of, large.of));
+                    let small = here().min_by_key(|c| c.of.tau)?;
+                    let is_largest = here().all(|c| c.of.tau <= large.of.tau);
+                    (is_largest && small.of.tau < large.of.tau)
+                        .then(|| check(large.of, label(large.of, false), large.mean / small.mean))
+                };
+                all.iter().filter_map(pair).collect()
+            }
+            Test::Trend(of, methods, (low, high)) => {
+                let lines = lines(get(of))
+                    .into_iter()
+                    .filter(|l| methods.contains(&l[0].of.method.as_str()));
+                let trend = |line: Vec<Cell<'a>>| {
+                    let steady =
+                        line.windows(2).all(|w| (*low..=*high).contains(&(w[1].mean / w[0].mean)));
+                    let value = line[line.len() - 1].mean / line[0].mean;
+                    let one = check(line[0].of, line_label(line[0].of), value);
+                    Check { pass: one.pass && steady, ..one }
+                };
+                lines.map(trend).collect()
+            }
+            Test::Slope(of) => {
+                let slope =
+                    |line: Vec<Cell<'a>>| check(line[0].of, line_label(line[0].of), slope(&line));
+                lines(get(of)).into_iter().map(slope).collect()
+            }
+            Test::Extreme(of, methods, others, choose)
+            | Test::Mostly(of, methods, others, choose) => {
+                let all = get(of);
+                let against = |c: &Cell<'a>| {
+                    let rivals = all.iter().filter(|o| {
+                        o.of.method != c.of.method
+                            && others.contains(&o.of.method.as_str())
+                            && same_point(o.of, c.of)
+                    });
+                    let rivals: Vec<_> = rivals.collect();
+                    let best = rivals.iter().map(|o| o.mean).reduce(choose)?;
+                    let och = rivals.iter().any(|o| o.of.method == OCH && o.mean == best);
+                    let name = if methods.len() > 1 {
+                        format!("{}, ", c.of.method)
+                    } else {
+                        String::new()
+                    };
+                    let one = check(c.of, format!("{name}{}", label(c.of, true)), c.mean / best);
+                    Some(Check { och: och || one.och, ..one })
+                };
+                all.iter()
+                    .filter(|c| methods.contains(&c.of.method.as_str()))
+                    .filter_map(against)
+                    .collect()
+            }
+            Test::Gap(methods) => {
+                let mut all = curves(results);
+                all.retain(|c| methods.contains(&c.of.method.as_str()));
+                let mut gaps: Vec<Check<'a>> = Vec::new();
+                for (i, a) in all.iter().enumerate() {
+                    for b in all[i + 1..].iter().filter(|b| b.x == a.x && same_point(a.of, b.of)) {
+                        let one = check(a.of, label(a.of, true), (a.mean - b.mean).abs());
+                        match gaps.iter_mut().find(|g| same_point(g.of, a.of)) {
+                            Some(gap) if gap.value >= one.value => (),
+                            Some(gap) => *gap = one,
+                            None => gaps.push(one),
+                        }
+                    }
+                }
+                gaps
+            }
         }
-        // Where it fails is of interest only if it does not everywhere.
-        if several && passed > 0 && passed < self.checks.len() {
-            let each: Vec<String> = data
-                .iter()
-                .map(|d| format!("{} {}/{}", paper::label(&d.data), d.passed, d.cells))
-                .collect();
-            text += &format!(" ({})", each.join(", "));
-        }
-        text + "."
     }
 }
 
-fn verdict(checks: &[&Check], most: bool) -> Verdict {
-    let passed = checks.iter().filter(|c| c.pass).count();
-    match passed {
-        _ if checks.is_empty() => Verdict::NotTested,
-        p if p == checks.len() || (most && 2 * p > checks.len()) => Verdict::Holds,
-        0 => Verdict::DoesNotHold,
-        _ => Verdict::InPart,
-    }
-}
+/// The area under the precision-recall curves.
+pub(super) const AREA: Of = Of("precision-recall", area, |_| true);
 
-/// What a verdict cannot say: made-up data is not the paper's.
-fn note(data: &[OnData]) -> Option<String> {
-    let stand_ins: Vec<String> = data
-        .iter()
-        .filter(|d| paper::is_stand_in(&d.data))
-        .map(|d| paper::label(&d.data).replace(" (stand-in)", ""))
-        .collect();
-    if stand_ins.is_empty() {
-        None
-    } else if stand_ins.len() == data.len() {
-        Some("Measured on made-up stand-ins only, not on the paper’s data.".into())
-    } else {
-        Some(format!("Made-up data stands in for {}.", list(&stand_ins)))
-    }
-}
-
-/// Two methods' means in the same cell, as ratios first / second, judged.
-pub(super) fn ratios<'a>(
-    cells: &[Cell<'a>],
-    first: &str,
-    second: &str,
-    pass: impl Fn(f64) -> bool,
-) -> Vec<Check<'a>> {
-    let check = |(c, value): (&Cell<'a>, f64)| Check {
-        of: c.of,
-        cell: label(c.of),
-        value,
-        pass: pass(value),
-    };
-    pairs(cells, first, second).into_iter().map(check).collect()
-}
-
-/// A cell in words.
-pub(super) fn label(r: &Record) -> String {
+/// Cells in words.
+fn label(r: &Record, with_block: bool) -> String {
     let mut parts = Vec::new();
     if r.sweep.is_some() {
         parts.extend(r.sketch_rows.map(|l| format!("l = {l}")));
-        parts.push(format!("n = {}", tick(r.rows as f64)));
-        parts.push(format!("d = {}", tick(r.dim as f64)));
-        parts.extend(r.tau.map(|tau| with_m("", Some(tau)).trim_start_matches(", ").to_string()));
+        parts.push(format!("n = {}, d = {}", tick(r.rows as f64), tick(r.dim as f64)));
+        parts.extend(r.tau.filter(|_| with_block).map(|tau| with_m("", Some(tau))));
     }
     parts.extend(r.bits.map(|b| format!("{b} bits")));
     parts.extend(r.round.map(|round| format!("round {round}")));
     parts.join(", ")
 }
 
-/// A line of a figure: one method, one data set, one m or code length, by growing x.
-pub(super) struct Line<'a> {
-    pub(super) of: &'a Record,
-    pub(super) cell: String,
-    pub(super) points: Vec<(f64, f64)>,
+fn line_label(r: &Record) -> String {
+    let bits = r.bits.map_or(String::new(), |b| format!(", {b} bits"));
+    with_m(&r.method, r.tau) + &bits
 }
 
-/// All lines of at least two points of some methods.
-pub(super) fn lines<'a>(
-    cells: &[Cell<'a>],
-    methods: &[&str],
-    x: impl Fn(&Record) -> Option<f64>,
-) -> Vec<Line<'a>> {
-    let mut lines: Vec<Line<'a>> = Vec::new();
-    for cell in cells.iter().filter(|c| methods.contains(&c.of.method.as_str())) {
-        let Some(x) = x(cell.of) else { continue };
-        let r = cell.of;
-        let id = |r: &Record| (r.data.clone(), r.method.clone(), r.tau, r.bits);
-        match lines.iter_mut().find(|l| id(l.of) == id(r)) {
-            Some(line) => line.points.push((x, cell.mean)),
-            None => {
-                let mut name = with_m(&r.method, r.tau);
-                name += &r.bits.map_or(String::new(), |b| format!(", {b} bits"));
-                lines.push(Line { of: r, cell: name, points: vec![(x, cell.mean)] });
-            }
+/// Lines of at least two points: one method, data set, m and code length; cells come by growing x.
+fn lines(cells: Vec<Cell<'_>>) -> Vec<Vec<Cell<'_>>> {
+    let mut lines: Vec<Vec<Cell<'_>>> = Vec::new();
+    let id = |r: &Record| (r.data.clone(), r.method.clone(), r.tau, r.bits);
+    for cell in cells {
+        match lines.iter_mut().find(|line| id(line[0].of) == id(cell.of)) {
+            Some(line) => line.push(cell),
+            None => lines.push(vec![cell]),
         }
     }
-    for line in &mut lines {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        line.points.dedup_by_key(|p| p.0);
-    }
-    lines.retain(|l| l.points.len() > 1);
+    lines.retain(|line| line.len() > 1);
     lines
 }
 
-impl<'a> Line<'a> {
-    /// Judges the line by its last value over its first and by the factors of its steps.
-    pub(super) fn trend(self, pass: impl Fn(f64, &[f64]) -> bool) -> Check<'a> {
-        let steps: Vec<f64> = self.points.windows(2).map(|w| w[1].1 / w[0].1).collect();
-        let value = self.points[self.points.len() - 1].1 / self.points[0].1;
-        Check { of: self.of, cell: self.cell, value, pass: pass(value, &steps) }
-    }
-
-    /// Judges the line by its slope where both axes are logarithmic.
-    pub(super) fn slope(self, pass: impl Fn(f64) -> bool) -> Check<'a> {
-        let logs: Vec<(f64, f64)> = self.points.iter().map(|p| (p.0.ln(), p.1.ln())).collect();
-        let n = logs.len() as f64;
-        let mean = logs.iter().fold((0.0, 0.0), |m, p| (m.0 + p.0 / n, m.1 + p.1 / n));
-        let across: f64 = logs.iter().map(|p| (p.0 - mean.0) * (p.1 - mean.1)).sum();
-        let value = across / logs.iter().map(|p| (p.0 - mean.0).powi(2)).sum::<f64>();
-        Check { of: self.of, cell: self.cell, value, pass: pass(value) }
-    }
-}
-
-/// Puts a method's name in front of each cell's.
-pub(super) fn named<'a>(method: &str, mut checks: Vec<Check<'a>>) -> Vec<Check<'a>> {
-    for check in &mut checks {
-        check.cell = format!("{method}, {}", check.cell);
-    }
-    checks
+/// By least squares, both axes logarithmic.
+fn slope(line: &[Cell<'_>]) -> f64 {
+    let logs: Vec<(f64, f64)> = line.iter().map(|c| (c.x.ln(), c.mean.ln())).collect();
+    let n = logs.len() as f64;
+    let mean = logs.iter().fold((0.0, 0.0), |m, p| (m.0 + p.0 / n, m.1 + p.1 / n));
+    let across: f64 = logs.iter().map(|p| (p.0 - mean.0) * (p.1 - mean.1)).sum();
+    across / logs.iter().map(|p| (p.0 - mean.0).powi(2)).sum::<f64>()
 }

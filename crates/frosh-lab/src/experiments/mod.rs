@@ -109,9 +109,10 @@ impl Lab<'_> {
         self.settings.seed.wrapping_mul(1000).wrapping_add(u64::from(repeat))
     }
 
-    fn task(&self, rows: u64, dim: usize, repeat: u32, timed: bool) -> Task {
-        let no_rotation = self.settings.no_rotation;
-        Task { rows, dim, seed: self.seed(repeat), no_rotation, timed }
+    /// The task of a repeat, as MAP is measured.
+    fn task(&self, rows: u64, dim: usize, repeat: u32) -> Task {
+        let (seed, no_rotation) = (self.seed(repeat), self.settings.no_rotation);
+        Task { rows, dim, seed, no_rotation, learned_rotation: !no_rotation, timed: false }
     }
 }
 

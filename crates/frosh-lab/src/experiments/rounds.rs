@@ -20,8 +20,7 @@ pub(super) fn run(lab: &mut Lab<'_>, ground: &Ground) -> Result<()> {
             if !methods::possible(method, d, bits) {
                 continue;
             }
-            let tasks: Vec<_> =
-                (0..lab.settings.repeats()).map(|r| lab.task(n, d, r, false)).collect();
+            let tasks: Vec<_> = (0..lab.settings.repeats()).map(|r| lab.task(n, d, r)).collect();
             let name = format!("rounds {} {} {bits} bits", ground.name, method.name());
             let limit = lab.settings.cell_seconds;
             lab.cell(&name, 1, limit, |repeat| {

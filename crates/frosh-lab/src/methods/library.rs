@@ -4,9 +4,10 @@
 //! of the slowest worker and of the merge.
 //!
 //! **Where we differ.** Where the rows of a learner are fewer than eight of the paper's blocks, m is the library's
-//! default, or as much less as it takes for eight blocks: on FLICKR-25600 the paper's m = 102,400 is more than all rows. OSH, FROSH and DFROSH turn their
-//! directions as the library does by default (ITQ on a sample of rows); Algorithm 1 is printed without a rotation,
-//! and with that literally (`--no-rotation`) all three fall behind LSH.
+//! default, or as much less as it takes for eight blocks: on FLICKR-25600 the paper's m = 102,400 is more than all rows.
+//! OSH, FROSH and DFROSH rotate their directions by ITQ, learned on a sample of rows. The library's default, `refined`,
+//! also changes the directions by the sample, which would hide what each sketch has found. Algorithm 1 is printed
+//! without a rotation; run literally (`--no-rotation`), all three fall behind LSH.
 
 use super::{Encoder, Learner, Method, Task};
 use crate::clock::timed;
@@ -40,14 +41,14 @@ pub(crate) fn sketcher(task: &Task, method: Method, bits: usize, worker: u64) ->
         _ => (frosh::Method::Frosh, task.rows),
     };
     let mut config = config(kind, task.dim, rows, 2 * bits)?.seed(task.seed).worker(worker);
-    if task.timed || task.no_rotation || method == Method::Lsh {
+    if !task.learned_rotation || task.no_rotation || method == Method::Lsh {
         config = config.reservoir_rows(0);
     }
     Ok(Sketcher::new(config)?)
 }
 
-/// How directions are turned. Not refined by the sample: the paper's methods are compared by the directions that each
-/// has found itself.
+/// How directions are rotated. Not refined by the sample: the paper's methods are compared by the directions that each
+/// sketch has found.
 pub(crate) fn rotation(task: &Task, sketch: &Sketch, bits: usize) -> Rotation {
     match sketch.default_rotation(bits) {
         _ if task.no_rotation => Rotation::None,

@@ -78,8 +78,10 @@ pub(crate) struct Task {
     pub(crate) seed: u64,
     /// Whether OSH, FROSH and DFROSH leave out the rotation, as Algorithm 1 is printed.
     pub(crate) no_rotation: bool,
-    /// Whether they shall be timed: then they turn their directions at random as the released code of OSH does,
-    /// since ITQ, which frosh does by default, is no part of what the paper timed.
+    /// Whether OSH, FROSH and DFROSH keep a sample of rows and learn their rotation from it (ITQ). Without that
+    /// they rotate at random, as the released code of OSH does: the paper timed no learned rotation.
+    pub(crate) learned_rotation: bool,
+    /// Whether fitting runs on one thread, because it is timed.
     pub(crate) timed: bool,
 }
 

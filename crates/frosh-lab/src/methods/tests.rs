@@ -14,7 +14,8 @@ fn every_learned_method_but_plain_pca_beats_lsh_on_mnist_at_64_bits() {
     };
     let ground = Ground::new(&set, 10_000, 100, 1).unwrap();
     let (rows, dim) = (ground.base.rows(), ground.base.dim());
-    let task = Task { rows, dim, seed: 5, no_rotation: false, timed: false };
+    let task =
+        Task { rows, dim, seed: 5, no_rotation: false, learned_rotation: true, timed: false };
     let mut found = Vec::new();
     for mut learner in learners(&task, &Method::ALL, &[64]).unwrap() {
         let (seconds, done) = timed(|| learn(learner.as_mut(), &ground.base));
@@ -43,7 +44,8 @@ fn every_learned_method_but_plain_pca_beats_lsh_on_mnist_at_64_bits() {
 fn five_workers_share_the_rows_equally_and_none_is_lost() {
     let (dim, n) = (8usize, 1003u64);
     let rows: Vec<f32> = (0..n as usize * dim).map(|i| ((i * 7919) % 101) as f32).collect();
-    let task = Task { rows: n, dim, seed: 1, no_rotation: false, timed: true };
+    let task =
+        Task { rows: n, dim, seed: 1, no_rotation: false, learned_rotation: false, timed: true };
     let mut learner = library::Sketching::new(&task, Method::Dfrosh, 4).unwrap();
     rows.chunks(dim * 137).for_each(|batch| learner.push(batch).unwrap());
     let shares = learner.shares();

@@ -67,7 +67,7 @@ fn a_browser_shows_every_figure_and_fetches_nothing() {
     let seen = open(&browser, "good", &page(&sample::full()));
     assert_eq!(seen.asked, Vec::<String>::new());
     assert!(!seen.errors.contains("CONSOLE"), "{}", seen.errors);
-    for (id, ..) in FIGURES {
+    for Figure { id, .. } in FIGURES {
         let section = seen.dom.split(&format!("<section id=\"{id}\"")).nth(1);
         let section = section.unwrap_or_else(|| panic!("{id} is not in the page: {}", seen.errors));
         let section = section.split("</section>").next().unwrap();

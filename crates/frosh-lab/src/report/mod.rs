@@ -1,79 +1,121 @@
-//! The page: what was run, the paper's claims and what came of them, its figures and its table.
+//! The page, and its summary as Markdown: the paper's claims and what came of them, its figures and its table.
 //!
-//! It has the paper's Figures 2 to 6 and Table 2 in the paper's order. Where we differ: claims come first, each with the
-//! criterion it was judged by; ranges over repeats are drawn; times are compared by their ratios.
+//! `page.html` is the page's text; what depends on results is filled in here. Where we differ from the paper: claims come
+//! first, each with the criterion it was judged by; ranges over repeats are drawn; times are compared by their ratios.
 //!
 //! The page is one file: SVG inside, no script, nothing fetched. Colours follow the reader's choice of light or dark,
-//! panels wrap, tables scroll in their place, and it prints. It is made from any records, none too: what is
-//! missing is said. Time and memory are linear in the records and in the page.
+//! panels wrap, tables scroll in their place, and it prints. It is made from any records, none too: what is missing is
+//! said.
 
 mod figures;
-mod table;
-mod words;
+mod findings;
+mod readme;
 
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use figures::{swept, with_m};
+pub use readme::readme;
 
-use crate::claims::{Claim, Verdict, claims};
+use crate::claims::{Claim, Outcome, Verdict, claims, tally};
+use crate::paper;
 use crate::plot;
 use crate::results::Results;
-use crate::text::{count, duration, escape};
-use figures::FIGURES;
+use crate::summary::{Cell, bits, cells, data_sets, methods, range};
+use crate::text::{count, duration, escape, factor, list, sig};
+use figures::{FIGURES, Figure};
+use findings::findings;
 
 const CSS: &str = include_str!("page.css");
 
 /// The page, as HTML.
 pub fn page(results: &Results) -> String {
     let claims = claims(results);
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>frosh: the paper’s experiments, run again</title>\n\
-         <link rel=\"icon\" href=\"data:,\">\n<style>\n{}{CSS}</style>\n</head>\n<body>\n<main>\n",
-        plot::CSS
-    );
-    html += "<header><h1>Making Online Sketching Hashing Even Faster: its experiments, run \
-     again</h1></header>\n";
-    html += &format!(
-        "<section id=\"summary\">\n<h2>Summary</h2>\n{}",
-        words::summary(results, &claims)
-    );
-    html += &format!("{}</section>\n", tally(&claims));
-    html += &claims_section(&claims);
-    for (id, title, experiment) in FIGURES {
-        html += &figure_section(results, id, title, experiment);
+    let mut parts = vec![
+        ("css", format!("{}{CSS}", plot::CSS)),
+        ("summary", summary(results, &claims)),
+        ("claims", claims.iter().map(claim_row).collect()),
+        ("times", time_tables(results)),
+        ("repeats", escape(&repeats(results))),
+        ("stand-ins", escape(&stand_ins(results))),
+        ("machine", escape(&machine(results))),
+        ("command", escape(&results.run.command)),
+    ];
+    parts.extend(FIGURES.iter().map(|figure| (figure.id, draw(results, figure))));
+    // One pass over the template: what is filled in is not looked at again.
+    let mut pieces = include_str!("page.html").split("{{");
+    let mut html = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (name, text) = piece.split_once("}}").unwrap_or((piece, ""));
+        html += parts.iter().find(|p| p.0 == name).map_or("", |p| &p.1);
+        html += text;
     }
-    html += &method_section(results);
-    html + "</main>\n</body>\n</html>\n"
+    html
 }
 
 /// The figures as files: (name, SVG), only those that have records.
 pub fn figures(results: &Results) -> Vec<(String, String)> {
-    let figures = FIGURES.iter().filter_map(|(id, ..)| figures::figure(results, id));
-    figures.map(|f| (format!("{}.svg", f.id), f.file())).collect()
+    let file = |figure: &Figure| {
+        let panels = figure.panels(results);
+        let name = format!("{}.svg", figure.id);
+        (!panels.is_empty()).then(|| (name, plot::file(&figure.name(), &panels, figure.columns)))
+    };
+    FIGURES.iter().filter_map(file).collect()
 }
 
-/// How many claims came out how.
-fn tally(claims: &[Claim]) -> String {
-    let mut html = String::from("<ul class=\"tally\">\n");
-    for verdict in [Verdict::Holds, Verdict::InPart, Verdict::DoesNotHold, Verdict::NotTested] {
-        let n = claims.iter().filter(|c| c.verdict == verdict).count();
-        html += &format!("<li>{} <b>{n}</b></li>\n", badge(verdict));
+/// What was run, the few numbers that matter most, and how many claims came out how.
+fn summary(results: &Results, claims: &[Claim]) -> String {
+    if results.records.is_empty() {
+        return "<p class=\"missing\">There are no records yet: nothing was measured.</p>\n".into();
     }
-    html + "</ul>\n"
+    let run = &results.run;
+    let names: Vec<String> = data_sets(&results.records).into_iter().map(paper::label).collect();
+    let mut html = format!(
+        "<p>{} measurements of {} methods on {} data sets ({}), in {}.",
+        count(results.records.len() as u64),
+        methods(&results.records).len(),
+        names.len(),
+        escape(&list(&names)),
+        duration(run.seconds)
+    );
+    if run.quick {
+        html += " <strong>Sizes were reduced</strong> below the paper’s: this shows that everything runs, and is too \
+            small to judge the claims.";
+    }
+    if run.no_rotation {
+        html += " Codes were made without any rotation, as Algorithm 1 is printed.";
+    }
+    html += "</p>\n";
+    let missing = FIGURES.iter().filter(|f| f.panels(results).is_empty());
+    let missing: Vec<String> = missing.map(Figure::name).collect();
+    if !missing.is_empty() {
+        html += &format!("<p class=\"missing\">Not run: {}.</p>\n", list(&missing));
+    }
+    let lines =
+        findings(results).into_iter().map(|(_, line)| format!("<li>{}</li>\n", escape(&line)));
+    html += &format!(
+        "<p>Medians over cells, with the range:</p>\n<ul>\n{}</ul>\n",
+        lines.collect::<String>()
+    );
+    html += &format!(
+        "<p>Of the paper’s {} claims:</p>\n<table class=\"tally\"><tbody>\n",
+        claims.len()
+    );
+    html += "<tr><th></th><th>real data</th><th>stand-ins</th></tr>\n";
+    for (verdict, real, made) in tally(claims) {
+        html += &format!("<tr><td>{}</td><td>{real}</td><td>{made}</td></tr>\n", badge(verdict));
+    }
+    html + "</tbody></table>\n"
 }
 
 fn badge(verdict: Verdict) -> String {
     let (class, sign) = match verdict {
         Verdict::Holds => ("yes", "✓"),
+        Verdict::HoldsInMost => ("yes", "◕"),
         Verdict::InPart => ("part", "◐"),
         Verdict::DoesNotHold => ("no", "✗"),
-        Verdict::NotTested => ("none", "–"),
+        Verdict::NotTested | Verdict::TooSmall => ("none", "–"),
     };
     // The sign and the words carry it, not the colour alone.
     format!(
@@ -82,107 +124,136 @@ fn badge(verdict: Verdict) -> String {
     )
 }
 
-fn claims_section(claims: &[Claim]) -> String {
-    let mut html = String::from(
-        "<section id=\"claims\">\n<h2>The paper’s claims</h2>\n\
-         <p>Each claim of the paper’s experiments, in our words, with a criterion that was \
-         written into the program before \
-         anything was measured. A cell is one data set, code length, round or point of a sweep, \
-         averaged over repeats. A \
-         claim holds if all of its cells meet the criterion, and in part if some do.</p>\n\
-         <div class=\"scroll\"><table class=\"claims\">\n\
-         <thead><tr><th>claim</th><th>criterion for each \
-         cell</th><th>measured</th><th>verdict</th></tr></thead>\n<tbody>\n",
-    );
-    for claim in claims {
-        let further = [claim.why.map(String::from), claim.note.clone()];
-        let further: String = further
-            .iter()
-            .flatten()
-            .map(|t| format!(" <span class=\"soft\">{}</span>", escape(t)))
-            .collect();
-        html += &format!(
-            "<tr id=\"claim-{}\"><td data-name=\"claim\">{} <span class=\"soft place\">{}</span></td>\
-             <td data-name=\"criterion\">{}</td><td \
-             data-name=\"measured\">{}{further}</td><td>{}</td></tr>\n",
-            claim.id,
-            escape(claim.claim),
-            escape(claim.place),
-            escape(&claim.criterion),
-            escape(&claim.measured),
-            badge(claim.verdict)
-        );
-    }
-    html + "</tbody></table></div>\n</section>\n"
-}
-
-fn figure_section(results: &Results, id: &str, title: &str, experiment: &str) -> String {
-    let mut html = format!("<section id=\"{id}\" class=\"figure\">\n<h2>{title}</h2>\n");
-    match figures::figure(results, id) {
-        Some(figure) => {
-            html += &format!("<p>{}</p>\n<figure>\n", words::shows(results, id));
-            html += &figure.html();
-            html +=
-                &format!("<figcaption>{}</figcaption>\n</figure>\n", words::caption(results, id));
-        }
-        None => {
-            html += &format!(
-                "<p class=\"missing\">Not here: there are no records of the experiment \
-                 <code>{experiment}</code> that \
-                 could be drawn.</p>\n"
-            );
-        }
-    }
-    if id == "table-2" {
-        html += &table::times(results);
-    }
-    html + "</section>\n"
-}
-
-/// Settings, machine, how times were taken, and how to run it again.
-fn method_section(results: &Results) -> String {
-    let run = &results.run;
-    let machine = &run.machine;
-    let known = |text: &str| if text.is_empty() { "not recorded".into() } else { escape(text) };
-    let number = |n: u64| if n == 0 { "not recorded".into() } else { count(n) };
-    let memory = match machine.memory {
-        0 => "not recorded".into(),
-        bytes => format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)),
-    };
-    let rows = [
-        ("processor", known(&machine.cpu)),
-        ("cores", number(machine.cores as u64)),
-        ("memory", memory),
-        ("system", known(&machine.system)),
-        ("version of frosh", known(&run.version)),
-        ("sizes", if run.quick { "reduced (quick)" } else { "full" }.into()),
-        (
-            "rotation of codes",
-            if run.no_rotation {
-                "none, as Algorithm 1 is printed"
-            } else {
-                "learned (ITQ), as frosh has it by default"
-            }
-            .into(),
-        ),
-        ("repeats of a cell, at most", number(run.repeats.into())),
-        ("queries of an evaluation", number(run.queries.into())),
-        ("records", count(results.records.len() as u64)),
-        ("time of the whole run", escape(&duration(run.seconds))),
-    ];
-    let rows: String = rows
-        .iter()
-        .map(|(name, value)| format!("<tr><th scope=\"row\">{name}</th><td>{value}</td></tr>\n"))
-        .collect();
-    let command = if run.command.is_empty() {
-        "<p class=\"missing\">The command was not recorded.</p>".into()
-    } else {
-        format!("<pre class=\"scroll\"><code>{}</code></pre>", escape(&run.command))
+fn claim_row(claim: &Claim) -> String {
+    let notes = claim.notes.iter().map(|n| format!(" <span class=\"soft\">{}</span>", escape(n)));
+    let outcome = |name: &str, o: Outcome| {
+        let share = if o.cells > 0 { format!(", {}/{}", o.passed, o.cells) } else { String::new() };
+        format!("{}<span class=\"soft place\">{name}{share}</span>", badge(o.verdict))
     };
     format!(
-        "<section id=\"how\">\n<h2>How it was measured</h2>\n{}\n<h3>Settings and machine</h3>\n\
-         <div class=\"scroll\"><table class=\"settings\"><tbody>\n{rows}</tbody></table></div>\n\
-         <h3>To run it again</h3>\n{command}\n</section>\n",
-        words::how(results)
+        "<tr id=\"claim-{}\"><td>{} <span class=\"soft place\">{}</span></td>\
+         <td data-name=\"criterion\">{}</td><td data-name=\"measured\">{}{}</td><td>{}{}</td></tr>\n",
+        claim.id,
+        escape(claim.claim),
+        escape(claim.place),
+        escape(&claim.criterion),
+        escape(&claim.measured),
+        notes.collect::<String>(),
+        outcome("real data", claim.real),
+        claim.stand_ins.map_or(String::new(), |o| outcome("stand-ins", o))
+    )
+}
+
+/// What a figure shows, and its panels.
+fn draw(results: &Results, figure: &Figure) -> String {
+    let panels = figure.panels(results);
+    if panels.is_empty() {
+        return format!(
+            "<p class=\"missing\">Not here: there are no records of the experiment <code>{}</code> that could be \
+             drawn.</p>\n",
+            figure.experiment
+        );
+    }
+    let said = findings(results).into_iter().filter(|f| f.0 == figure.id);
+    let said = said.map(|f| f.1).collect::<Vec<_>>().join(" ");
+    format!("<p>{}</p>\n{}", escape(&said), plot::html(&panels, figure.columns))
+}
+
+/// Table 2, one table for each data set.
+fn time_tables(results: &Results) -> String {
+    let times = cells(results, "train-time", |r| r.seconds);
+    let whole = cells(results, "whole-training", |r| r.seconds);
+    let table = |data: &str| {
+        let first = times.iter().find(|c| c.of.data == data);
+        let (rows, dim) = first.map_or((0, 0), |c| (c.of.rows, c.of.dim));
+        let lengths = bits(times.iter().map(|c| c.of).filter(|r| r.data == data));
+        let groups =
+            lengths.iter().map(|b| format!("<th colspan=\"4\" class=\"group\">{b} bits</th>"));
+        format!(
+            "<div class=\"scroll\"><table class=\"numbers\"><caption>{} <span class=\"soft\">n = {}, d = {}</span>\
+             </caption>\n<thead><tr><th rowspan=\"2\">method</th>{}</tr>\n<tr>{}</tr></thead>\n<tbody>\n{}{}</tbody>\
+             </table></div>\n",
+            escape(&paper::label(data)),
+            count(rows),
+            count(dim),
+            groups.collect::<String>(),
+            "<th class=\"group\">here, s</th><th>ratio</th><th>paper, s</th><th>ratio</th>"
+                .repeat(lengths.len()),
+            time_rows(&times, data, &lengths, ""),
+            time_rows(&whole, data, &lengths, ", whole training")
+        )
+    };
+    data_sets(times.iter().map(|c| c.of)).into_iter().map(table).collect()
+}
+
+/// Seconds and their ratio to FROSH's, beside the paper's, which are without a learned rotation.
+fn time_rows(cells: &[Cell], data: &str, lengths: &[u32], suffix: &str) -> String {
+    let here: Vec<&Cell> = cells.iter().filter(|c| c.of.data == data).collect();
+    let mut html = String::new();
+    for method in methods(here.iter().map(|c| c.of)) {
+        html += &format!("<tr><th scope=\"row\">{}{suffix}</th>", escape(method));
+        for &bits in lengths {
+            let cell = |m: &str| here.iter().find(|c| c.of.method == m && c.of.bits == Some(bits));
+            let own = |m: &str| cell(m).map(|c| c.mean);
+            let paper =
+                |m: &str| paper::seconds(paper::set(data)?, m, bits).filter(|_| suffix.is_empty());
+            let ratio =
+                |a: Option<f64>, b: Option<f64>| factor(a.zip(b).map_or(f64::NAN, |(a, b)| a / b));
+            let seconds = cell(method).map(|c| format!("{} ({})", sig(c.mean), c.repeats));
+            html += &format!(
+                "<td class=\"group\">{}</td><td><b>{}</b></td><td class=\"soft\">{}</td><td class=\"soft\">{}</td>",
+                seconds.unwrap_or("–".into()),
+                ratio(own(method), own("FROSH")),
+                sig(paper(method).unwrap_or(f64::NAN)),
+                ratio(paper(method), paper("FROSH")),
+            );
+        }
+        html += "</tr>\n";
+    }
+    html
+}
+
+/// How often the cells of each experiment were repeated.
+fn repeats(results: &Results) -> String {
+    let mut experiments: Vec<&str> =
+        results.records.iter().map(|r| r.experiment.as_str()).collect();
+    experiments.sort_unstable();
+    experiments.dedup();
+    let one = |experiment: &&str| {
+        let all = cells(results, experiment, |r| r.map.or(r.seconds).or(r.relative_error));
+        let (low, high) = range(all.iter().map(|c| c.repeats as f64))?;
+        let times = if low == high { format!("{low}") } else { format!("{low} to {high}") };
+        Some(format!("{times} for {experiment}"))
+    };
+    let each: Vec<String> = experiments.iter().filter_map(one).collect();
+    if each.is_empty() { "none yet".into() } else { list(&each) }
+}
+
+/// Which data sets are not the paper's.
+fn stand_ins(results: &Results) -> String {
+    let names = data_sets(&results.records).into_iter().filter(|n| paper::is_stand_in(n));
+    let names: Vec<String> = names.map(|n| paper::label(n).replace(" (stand-in)", "")).collect();
+    match names.as_slice() {
+        [] => "No data set was replaced by a stand-in.".into(),
+        names => format!(
+            "Not at hand: {}. Made-up data with clusters and a power-law spectrum, of the size shown, stands in, marked \
+             “(stand-in)” everywhere. Times depend on the size, hardly on the values; accuracy on the real set may differ.",
+            list(names)
+        ),
+    }
+}
+
+/// The machine and the settings, as far as they were recorded.
+fn machine(results: &Results) -> String {
+    let (run, machine) = (&results.run, &results.run.machine);
+    let memory = machine.memory as f64 / f64::from(1 << 30);
+    format!(
+        "Machine: {}, {} cores, {memory:.1} GiB, {}. frosh {}, {} queries of each evaluation, at most {} repeats of a cell.",
+        machine.cpu,
+        machine.cores,
+        machine.system,
+        run.version,
+        count(run.queries.into()),
+        run.repeats
     )
 }

@@ -72,11 +72,11 @@ fn a_full_page_is_whole() {
     let page = page(&results);
     well_formed(&page).unwrap();
     fetches_nothing(&page);
-    for (id, title, _) in FIGURES {
-        assert!(page.contains(&format!("<section id=\"{id}\"")), "{id}");
-        assert!(page.contains(title));
+    for figure in FIGURES {
+        assert!(page.contains(&format!("<section id=\"{}\"", figure.id)), "{}", figure.id);
+        assert!(page.contains(&format!("<h2>{}. ", figure.name())));
     }
-    assert!(!page.contains("NaN") && !page.contains("inf\""));
+    assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("{{"));
     assert!(!page.contains("class=\"missing\""));
     // 3 + 3 + 12 + 4 + 4 + 4 panels.
     assert_eq!(page.matches("role=\"img\"").count(), 30);
@@ -110,18 +110,18 @@ fn nothing_measured_is_said() {
     let page = page(&Results::default());
     well_formed(&page).unwrap();
     assert!(page.contains("There are no records yet"));
-    for (id, _, experiment) in FIGURES {
+    for Figure { id, experiment, .. } in FIGURES {
         assert!(page.contains(&format!("<section id=\"{id}\"")));
         assert!(page.contains(&format!("<code>{experiment}</code>")));
     }
     assert!(figures(&Results::default()).is_empty());
-    assert!(claims(&Results::default()).iter().all(|c| c.verdict == Verdict::NotTested));
+    assert!(claims(&Results::default()).iter().all(|c| c.real.verdict == Verdict::NotTested));
 }
 
 #[test]
 fn each_experiment_alone_makes_a_page() {
     let all = sample::full();
-    for (_, _, experiment) in FIGURES {
+    for Figure { experiment, .. } in FIGURES {
         let records: Vec<Record> =
             all.records.iter().filter(|r| r.experiment == experiment).cloned().collect();
         let page = page(&Results { records, run: all.run.clone() });
@@ -161,7 +161,8 @@ fn odd_records_do_no_harm() {
         let value = values[i % values.len()];
         (r.seconds, r.relative_error) = (r.seconds.map(|_| value), r.relative_error.map(|_| value));
         r.map = r.map.map(|_| value);
-        r.curve = r.curve.as_ref().map(|_| vec![[value, value], [0.5, 0.5], [value, 0.5]]);
+        let points = vec![[value; 3], [2.0, 0.5, 0.5], [3.0, value, 0.5]];
+        r.returned = r.returned.as_ref().map(|_| points);
         match i % 7 {
             0 => (r.bits, r.round, r.sweep) = (None, None, None),
             1 => (r.rows, r.dim, r.sketch_rows) = (0, 0, None),
@@ -175,7 +176,7 @@ fn odd_records_do_no_harm() {
     results.run.seconds = f64::NAN;
     let text = page(&results);
     well_formed(&text).unwrap();
-    assert!(!text.contains("NaN"));
+    assert!(!text.contains("NaN") && !readme(&results).contains("NaN"));
     figures(&results).iter().for_each(|(_, svg)| well_formed(svg).unwrap());
     // Each record alone, too: empty ranges, single points.
     for record in results.records.iter().step_by(11) {
@@ -184,4 +185,43 @@ fn odd_records_do_no_harm() {
         well_formed(&text).unwrap();
         assert!(!text.contains("NaN"), "{record:?}");
     }
+}
+
+#[test]
+fn the_summary_keeps_both_times_apart_and_counts_repeats() {
+    let results = sample::full();
+    let text = readme(&results);
+    let row = |of: &str, name: &str| {
+        let table = text.split(of).nth(1).unwrap_or_else(|| panic!("no {of}: {text}"));
+        let start = format!("| {name} |");
+        table.lines().find(|l| l.starts_with(&start)).unwrap_or_else(|| panic!("{name}")).to_owned()
+    };
+    // Seconds of the sample's records: 0.2 more with the rotation; three repeats each.
+    let mean = |experiment: &str| {
+        let all = cells(&results, experiment, |r| r.seconds);
+        let mnist = |c: &&crate::summary::Cell| {
+            c.of.data == "mnist" && c.of.method == "FROSH" && c.x == 64.0
+        };
+        all.iter().find(mnist).unwrap().mean
+    };
+    let (paper, whole) = (mean("train-time"), mean("whole-training"));
+    assert!((whole - paper - 0.2).abs() < 1e-9);
+    assert!(row("as the paper timed it", "FROSH").contains(&format!("{} (3)", sig(paper))));
+    assert!(row("Whole training in seconds", "FROSH").contains(&format!("{} (3)", sig(whole))));
+    assert!(row("MAP of Hamming", "FROSH").contains(" (3) |"));
+    assert_eq!(row("OSH's time / FROSH's", "in the paper").matches(" / ").count(), 8);
+    assert!(text.contains("| cannot be tested here | "), "{text}");
+    assert!(readme(&Results::default()).contains("Nothing was measured"));
+}
+
+#[test]
+fn a_reduced_run_gives_no_verdicts() {
+    let mut results = sample::full();
+    results.run.quick = true;
+    let page = page(&results);
+    assert!(page.contains("too small to judge") && !page.contains("does not hold</span>"));
+    assert!(claims(&results).iter().all(|c| {
+        matches!(c.real.verdict, Verdict::TooSmall | Verdict::NotTested)
+            && c.real.passed <= c.real.cells
+    }));
 }

@@ -318,7 +318,15 @@ impl Evaluation {
         (k > 0).then(|| self.mean(share))
     }
 
-    /// The pooled precision-recall curve of all queries, with one point for each Hamming radius that occurs.
+    /// Expected share of a query's relevant rows that are among the first `k` by code, ties in random order, mean over
+    /// the queries that have a relevant row. With [`Evaluation::precision`] at the same k it is a point of the
+    /// precision-recall curve by the number of returned rows. `None` for k = 0.
+    pub fn relevant_recall(&self, k: usize) -> Option<f64> {
+        (k > 0).then(|| self.mean(|tally| tally.recall_at(k as u64)))
+    }
+
+    /// The pooled precision-recall curve of all queries, with one point for each Hamming radius that occurs. It is not
+    /// the curve by the number of returned rows: within one radius, queries get different numbers of rows.
     pub fn curve(&self) -> Vec<CurvePoint> {
         self.pooled.curve()
     }

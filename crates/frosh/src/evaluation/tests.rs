@@ -99,6 +99,59 @@ fn every_measure_equals_its_definition() {
     }
 }
 
+/// Every order of `n` things (Heap's algorithm).
+fn orders(n: usize) -> Vec<Vec<usize>> {
+    fn heap(k: usize, order: &mut [usize], all: &mut Vec<Vec<usize>>) {
+        if k <= 1 {
+            return all.push(order.to_vec());
+        }
+        for i in 0..k {
+            heap(k - 1, order, all);
+            order.swap(if k.is_multiple_of(2) { i } else { 0 }, k - 1);
+        }
+    }
+    let mut all = Vec::new();
+    heap(n, &mut (0..n).collect::<Vec<_>>(), &mut all);
+    all
+}
+
+/// Slow, from the definition: every order of the base is sorted by distance (a stable sort, so that each
+/// order of the ties comes up equally often), and precision and recall are averaged over all of them.
+#[test]
+fn precision_and_recall_by_number_returned_are_means_over_all_orders_of_ties() {
+    let (queries, n, bits) = (5, 6, 2);
+    let all = orders(n);
+    assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), 720);
+    for seed in 0..8 {
+        let (q, base) = (codes(queries, bits, 2, seed), codes(n, bits, 2, 100 + seed));
+        // Labels give queries different numbers of relevant rows, and some of them none.
+        let of_queries: Vec<u32> = (0..queries as u32).map(|i| i % 4).collect();
+        let of_base = [0, 1, 0, 2, 0, 1];
+        let evaluation = Evaluation::by_labels(&q, &base, &of_queries, &of_base).unwrap();
+        for k in 1..=n + 2 {
+            let (mut precision, mut recall, mut scored) = (0.0, 0.0, 0.0);
+            for (i, label) in of_queries.iter().enumerate() {
+                let total = of_base.iter().filter(|l| *l == label).count();
+                if total == 0 {
+                    continue;
+                }
+                scored += 1.0;
+                for order in &all {
+                    let mut ranked = order.clone();
+                    ranked.sort_by_key(|row| q.distance(i, &base, *row).unwrap());
+                    let hits = ranked.iter().take(k).filter(|row| of_base[**row] == *label).count();
+                    precision += hits as f64 / k.min(n) as f64 / all.len() as f64;
+                    recall += hits as f64 / total as f64 / all.len() as f64;
+                }
+            }
+            let got = (evaluation.precision(k).unwrap(), evaluation.relevant_recall(k).unwrap());
+            assert!((got.0 - precision / scored).abs() < 1e-9, "{k}: {got:?}");
+            assert!((got.1 - recall / scored).abs() < 1e-9, "{k}: {got:?}");
+        }
+        assert_eq!((evaluation.precision(0), evaluation.relevant_recall(0)), (None, None));
+    }
+}
+
 #[test]
 fn labels_say_what_is_relevant() {
     let (q, base) = (codes(30, 16, 2, 4), codes(3000, 16, 2, 5));

@@ -43,7 +43,7 @@ pub struct Codes {
     pub(crate) bits: usize,
     pub(crate) hasher: HasherId,
     pub(crate) data: Bytes,
-    /// What is kept beside each row (see `factors.rs`), where it was asked for.
+    /// What is kept beside each row (see `hasher/estimator.rs`), where it was asked for.
     pub(crate) factors: Option<FactorColumn>,
 }
 

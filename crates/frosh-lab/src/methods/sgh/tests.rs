@@ -11,7 +11,14 @@ fn example(n: usize, dim: usize) -> (Vec<f32>, Sgh) {
         row[1] *= 2.0;
     });
     let (rows_seen, seed) = (n as u64, 3);
-    let task = Task { rows: rows_seen, dim, seed, no_rotation: false, timed: false };
+    let task = Task {
+        rows: rows_seen,
+        dim,
+        seed,
+        no_rotation: false,
+        learned_rotation: true,
+        timed: false,
+    };
     let mut sgh = Sgh::new(&task, vec![8]);
     for _ in 0..2 {
         // In uneven batches.

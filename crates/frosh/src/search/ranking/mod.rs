@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | Hamming | bits | nothing | bits that differ |
 //! | asymmetric | floats v = W'(y - phi) | nothing | -S, with S = sum_k ±v_k, + where the bit is 1 |
-//! | estimated | floats | a byte (see `factors.rs`) | an estimate of \|x - y\|^2 |
+//! | estimated | floats | a byte (see `estimator.rs`) | an estimate of \|x - y\|^2 |
 //!
 //! All three read the same codes. The asymmetric order costs no storage; the estimated one costs a byte a
 //! vector and is worth far more than eight further bits.
