@@ -131,7 +131,7 @@ pub(crate) struct Learning {
     #[arg(long, value_name = "N")]
     pub(crate) block_rows: Option<usize>,
     /// Rows sampled for the refined and itq rotations and for estimated distances; 0 for none
-    #[arg(long, default_value_t = 4096, value_name = "N")]
+    #[arg(long, default_value_t = 16_384, value_name = "N")]
     pub(crate) reservoir: usize,
     /// Seed of all randomness: the same seed and rows give the same file
     #[arg(long, default_value_t = 0, value_name = "N")]

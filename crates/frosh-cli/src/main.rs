@@ -3,6 +3,7 @@
 
 mod args;
 mod checkpoint;
+mod choice;
 mod eval_set;
 mod hints;
 mod labels;

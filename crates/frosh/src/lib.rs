@@ -116,7 +116,7 @@ pub use error::{Error, Result};
 #[doc(inline)]
 pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tally, Truth};
 #[doc(inline)]
-pub use hasher::{Hasher, Rotation};
+pub use hasher::{Choice, Forecast, Hasher, Measured, Rotation};
 #[doc(inline)]
 pub use index::{Index, IndexWriter, NewRows, StoredVectors};
 pub use pool::Pool;

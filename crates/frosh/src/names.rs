@@ -21,6 +21,21 @@ macro_rules! names {
             }
         }
 
+        impl serde::Serialize for $t {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+                to.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $t {
+            fn deserialize<D: serde::Deserializer<'de>>(
+                from: D,
+            ) -> std::result::Result<Self, D::Error> {
+                let name = <std::borrow::Cow<'de, str>>::deserialize(from)?;
+                name.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
         impl std::str::FromStr for $t {
             type Err = $crate::Error;
 

@@ -143,14 +143,16 @@ fn sampled_rows_are_rows_of_the_stream() {
         let far =
             |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         let mut read = Vec::new();
-        sketch.reservoir.each_part(&sketch.mean, |at, part| {
+        sketch.reservoir.each_part(&sketch.mean, 0..usize::MAX, |at, part| {
             assert_eq!(at * DIM, read.len());
             read.extend_from_slice(part);
         });
         let pool = Pool::new(2).unwrap();
-        let mapped = sketch.reservoir.map_parts(&pool, &sketch.mean, usize::MAX, <[f32]>::to_vec);
+        let mapped =
+            sketch.reservoir.map_parts(&pool, &sketch.mean, 0..usize::MAX, <[f32]>::to_vec);
         assert_eq!(mapped.concat(), read);
-        let some = sketch.reservoir.map_parts(&pool, &sketch.mean, 133, <[f32]>::to_vec).concat();
+        let some =
+            sketch.reservoir.map_parts(&pool, &sketch.mean, 0..133, <[f32]>::to_vec).concat();
         assert_eq!(some, read[..133 * DIM]);
         assert_eq!(read.len(), 300 * DIM);
         for row in read.chunks_exact(DIM) {
@@ -172,7 +174,7 @@ fn captured_energy_equals_its_definition() {
         let config = Config::new(DIM).sketch_rows(16).block_rows(64).method(method);
         let sketch = sketch(config.reservoir_rows(400), &data);
         let hasher = sketch.hasher_with(8, Rotation::None).unwrap();
-        let parts = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, 400, <[f32]>::to_vec);
+        let parts = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, 0..400, <[f32]>::to_vec);
         let (mut total, mut along) = (0.0, [0f64; 8]);
         for row in parts.concat().chunks_exact(DIM).map(double) {
             total += dot(&row, &row);

@@ -1,6 +1,7 @@
 //! `frosh encode`: vectors to packed codes.
 
 use crate::args::{Common, Reading, check_distinct};
+use crate::choice;
 use crate::output::{count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use anyhow::{Result, bail};
@@ -30,9 +31,12 @@ pub(crate) struct Encode {
     /// The codes to write: NAME.npy for a plain array, - for bare bytes, else a file that knows its model
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// One more byte for each vector, for `search --rank estimated`: worth far more than 8 bits
-    #[arg(long)]
+    /// Keep factors beside each code, for `search --rank estimated`; by default if the model chose that ranking
+    #[arg(long, conflicts_with = "no_factors")]
     factors: bool,
+    /// Keep no factors, whatever the model chose
+    #[arg(long)]
+    no_factors: bool,
     #[command(flatten)]
     reading: Reading,
 }
@@ -51,13 +55,14 @@ impl Encode {
         check_dim(&hasher, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
         check_distinct(&self.output, inputs)?;
-        let mut sink = self.sink(&hasher, vectors.rows())?;
+        let factors = self.keeps_factors(&hasher);
+        let mut sink = self.sink(&hasher, factors, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
         let mut total = 0u64;
         while let Some(batch) = batches.next()? {
-            let codes = encode(&hasher, batch, self.factors)?;
+            let codes = encode(&hasher, batch, factors)?;
             total += codes.len() as u64;
             match &mut sink {
                 Sink::Codes(file) => file.push(&codes)?,
@@ -81,10 +86,18 @@ impl Encode {
         self.report(common, &hasher, total, bytes_per_row, elapsed)
     }
 
-    fn sink(&self, hasher: &Hasher, rows: Option<u64>) -> Result<Sink> {
-        let plain =
-            self.output.as_os_str() == "-" || self.output.extension().is_some_and(|e| e == "npy");
-        if plain && self.factors {
+    /// Whether the output is bare bytes, which have no place for factors.
+    fn is_plain(&self) -> bool {
+        self.output.as_os_str() == "-" || self.output.extension().is_some_and(|e| e == "npy")
+    }
+
+    fn keeps_factors(&self, hasher: &Hasher) -> bool {
+        self.factors || !self.no_factors && !self.is_plain() && choice::has_factors(hasher)
+    }
+
+    fn sink(&self, hasher: &Hasher, factors: bool, rows: Option<u64>) -> Result<Sink> {
+        let plain = self.is_plain();
+        if plain && factors {
             bail!(
                 "plain codes have no place for factors: give -o a name that does not end in .npy"
             );
@@ -93,7 +106,7 @@ impl Encode {
             _ if self.output.as_os_str() == "-" => Format::Raw,
             Some("npy") => Format::Npy,
             _ => {
-                let file = CodesWriter::create(&self.output, hasher, self.factors, rows)?;
+                let file = CodesWriter::create(&self.output, hasher, factors, rows)?;
                 return Ok(Sink::Codes(Box::new(file)));
             }
         };
@@ -110,11 +123,11 @@ impl Encode {
         bytes_per_row: usize,
         elapsed: f64,
     ) -> Result<()> {
+        let factors = self.keeps_factors(hasher);
         if self.output.as_os_str() == "-" || (common.quiet && !common.json) {
             return Ok(());
         }
-        let bytes =
-            hasher.bits().div_ceil(8) + if self.factors { hasher.factor_bytes() } else { 0 };
+        let bytes = hasher.bits().div_ceil(8) + if factors { hasher.factor_bytes() } else { 0 };
         if common.json {
             return print_json(&json!({
                 "codes": self.output.display().to_string(),
@@ -122,7 +135,7 @@ impl Encode {
                 "rows": total,
                 "bits": hasher.bits(),
                 "bytes_per_row": bytes,
-                "factors": self.factors,
+                "factors": factors,
                 "seconds": elapsed,
             }));
         }

@@ -1,6 +1,7 @@
 //! `frosh fit`: a model from a sketch.
 
 use crate::args::{Common, Fitting, check_distinct};
+use crate::choice;
 use crate::output::{count, print, print_json};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -38,19 +39,22 @@ impl Fit {
                 "bits": hasher.bits(),
                 "rank": hasher.rank(),
                 "rotation": hasher.rotation().as_str(),
+                "ranking": hasher.ranking().as_str(),
+                "choice": hasher.choice().map(choice::object),
             }));
         }
         if common.quiet {
             return Ok(());
         }
         print(&format!(
-            "{}: {} bits, {} rotation, from {} rows of {} dimensions\n\
+            "{}: {} bits, {} rotation, from {} rows of {} dimensions\n{}\
              next: frosh encode {} DATA -o codes.frosh\n",
             self.output.display(),
             hasher.bits(),
             hasher.rotation(),
             count(hasher.rows()),
             hasher.dim(),
+            choice::summary(&hasher),
             self.output.display()
         ))
     }

@@ -1,6 +1,7 @@
 //! `frosh inspect`: what is in a file.
 
 use crate::args::{Common, Reading};
+use crate::choice;
 use crate::output::{count, figures, print, print_json, size};
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -35,6 +36,10 @@ impl Inspect {
         let size_on_disk = std::fs::metadata(path).map(|m| m.len());
         let size_on_disk = size_on_disk.with_context(|| path.display().to_string())?;
         let loaded = if path.is_file() { AnyFile::load(path)? } else { None };
+        let measured = match &loaded {
+            Some(AnyFile::Hasher(hasher)) => hasher.choice().cloned(),
+            _ => None,
+        };
         let mut facts = match loaded {
             Some(AnyFile::Sketcher(sketcher)) => of_sketcher(&sketcher),
             Some(AnyFile::Sketch(sketch)) => of_sketch(&sketch),
@@ -52,12 +57,15 @@ impl Inspect {
             return print_json(&Value::Object(object));
         }
         let mut text = format!("{}\n", path.display());
-        for (name, value) in &facts {
+        for (name, value) in facts.iter().filter(|(name, _)| *name != "choice") {
             text += &format!(
                 "  {:<20}{}\n",
                 name.replace("_bytes", "_size").replace('_', " "),
                 shown(name, value)
             );
+        }
+        if let Some(choice) = measured {
+            text += &format!("\nmeasured on sampled rows\n{}", choice::table(&choice));
         }
         print(&text)
     }
@@ -193,7 +201,7 @@ fn of_hasher(hasher: &Hasher) -> Facts {
         ("kind", json!("model")),
         ("id", json!(hasher.id().to_string())),
         ("bits", json!(hasher.bits())),
-        ("bytes_per_row", json!(hasher.bits().div_ceil(8))),
+        ("bytes_per_row", json!(choice::bytes_per_row(hasher))),
         ("dim", json!(hasher.dim())),
         ("method", json!(hasher.method().as_str())),
         ("metric", json!(hasher.metric().as_str())),
@@ -202,6 +210,8 @@ fn of_hasher(hasher: &Hasher) -> Facts {
         ("learned_directions", json!(hasher.rank())),
         ("seed", json!(hasher.seed())),
         ("factors", json!(hasher.has_factors())),
+        ("ranking", json!(hasher.ranking().as_str())),
+        ("choice", hasher.choice().map_or(Value::Null, choice::object)),
     ]
 }
 

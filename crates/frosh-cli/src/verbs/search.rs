@@ -14,13 +14,13 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh search model.frosh codes.frosh --queries q.npy -k 10
-  frosh search model.frosh codes.frosh --queries q.npy --rerank vectors.npy --oversample 10
-  frosh search model.frosh codes.frosh --queries q.npy --rank estimated     codes made with --factors
+  frosh search model.frosh codes.frosh --queries q.npy --rerank vectors.npy
+  frosh search model.frosh codes.frosh --queries q.npy --rank hamming
   frosh search model.frosh codes.frosh --queries q.npy --radius 5 --only ids.txt
   frosh search model.frosh codes.frosh --queries q.npy --json | jq .ids
 
-Distances are bits that differ; with --rank asymmetric the negated signed sum, with --rank estimated estimates
-of the squared Euclidean distance, with --rerank that distance itself (for cosine: of unit vectors).
+Distances are, by ranking: the bits that differ (hamming), the negated signed sum (asymmetric), an estimate of
+the squared Euclidean distance (estimated); with --rerank that distance itself (for cosine: of unit vectors).
 Ids are row numbers, from 0. Neighbours come by distance, equal ones by id.")]
 pub(crate) struct Search {
     /// The model file
@@ -29,17 +29,17 @@ pub(crate) struct Search {
     /// The codes to search, made by that model
     #[arg(value_name = "CODES")]
     codes: PathBuf,
-    /// How codes are put in order: asymmetric has float queries, estimated needs codes with factors too
-    #[arg(long, default_value_t = Ranking::Hamming, value_name = "NAME", ignore_case = true,
+    /// How codes are compared with queries; by default as the model chose. estimated needs codes with factors
+    #[arg(long, value_name = "NAME", ignore_case = true,
           value_parser = names::<Ranking>(Ranking::NAMES))]
-    rank: Ranking,
+    rank: Option<Ranking>,
     /// The vectors that were encoded: look up the best candidates there and put them in exact order
     #[arg(long, num_args = 1.., value_name = "DATA", conflicts_with = "radius")]
     rerank: Vec<OsString>,
-    /// With --rerank: candidates for each neighbour wanted
-    #[arg(long, default_value_t = 4, value_name = "N", requires = "rerank",
+    /// With --rerank: candidates for each neighbour wanted; by default what the model expects to need for a recall of .9
+    #[arg(long, value_name = "N", requires = "rerank",
           value_parser = clap::value_parser!(u32).range(1..))]
-    oversample: u32,
+    oversample: Option<u32>,
     #[command(flatten)]
     query_args: QueryArgs,
 }
@@ -66,11 +66,11 @@ impl Search {
         }
         let asked = self.query_args.read(&hasher, &self.model, common)?;
         let queries = hasher.queries(Rows::new(&asked.values, hasher.dim())?)?;
-        let rank = self.query_args.radius.map_or(Some(self.rank), |_| None);
         let k = self.query_args.k as usize;
-        let search = |k| self.query_args.search(k, rank, asked.only.as_ref());
+        let search = |k| self.query_args.search(k, self.rank, asked.only.as_ref());
         if self.rerank.is_empty() {
-            let whole = rank.is_none_or(|rank| rank == Ranking::Hamming);
+            let rank = self.rank.unwrap_or(hasher.ranking());
+            let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming;
             return print_hits(common, &codes.search(&queries, &search(k))?, whole);
         }
         let base = Vectors::open(&self.rerank, &self.query_args.reading.options(false))?;
@@ -83,7 +83,7 @@ impl Search {
                 codes.len()
             );
         }
-        let wide = k.saturating_mul(self.oversample as usize);
+        let wide = k.saturating_mul(self.oversample.map_or(hasher.oversample(), |n| n as usize));
         let candidates = codes.search(&queries, &search(wide))?;
         let rows = Rows::new(&asked.values, hasher.dim())?;
         let mut rerank = Rerank::new(rows, hasher.metric(), &candidates)?;

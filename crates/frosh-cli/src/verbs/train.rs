@@ -1,6 +1,7 @@
 //! `frosh train`: one pass over the data, to a model.
 
 use crate::args::{Common, Fitting, Learning, Reading};
+use crate::choice;
 use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Result, bail};
@@ -81,7 +82,9 @@ impl Train {
                 "rows": rows,
                 "dim": hasher.dim(),
                 "bits": bits,
-                "bytes_per_row": bits.div_ceil(8),
+                "bytes_per_row": choice::bytes_per_row(hasher),
+                "ranking": hasher.ranking().as_str(),
+                "choice": hasher.choice().map(choice::object),
                 "method": hasher.method().as_str(),
                 "metric": hasher.metric().as_str(),
                 "rotation": hasher.rotation().as_str(),
@@ -104,7 +107,7 @@ impl Train {
             self.output.display(),
             bits,
             hasher.rotation(),
-            bits.div_ceil(8),
+            choice::bytes_per_row(hasher),
             learned.bytes_per_row,
             count(rows),
             hasher.dim(),
@@ -127,6 +130,7 @@ impl Train {
                 bits - hasher.rank()
             );
         }
+        text += &choice::summary(hasher);
         text += &format!("next: frosh encode {} DATA -o codes.frosh\n", self.output.display());
         print(&text)
     }

@@ -16,6 +16,9 @@ use frosh::{Config, Pool, Rotation, Rows, Sketch, Sketcher};
 
 /// Machines of DFROSH.
 const WORKERS: u64 = 5;
+/// Sampled rows for ITQ, and how many it needs for each bit.
+const ITQ_ROWS: usize = 4096;
+const ITQ_ROWS_PER_BIT: usize = 8;
 /// Blocks of the paper's height that rows must fill.
 const BLOCKS: u64 = 8;
 
@@ -43,6 +46,8 @@ pub(crate) fn sketcher(task: &Task, method: Method, bits: usize, worker: u64) ->
     let mut config = config(kind, task.dim, rows, 2 * bits)?.seed(task.seed).worker(worker);
     if !task.learned_rotation || task.no_rotation || method == Method::Lsh {
         config = config.reservoir_rows(0);
+    } else {
+        config = config.reservoir_rows(ITQ_ROWS);
     }
     Ok(Sketcher::new(config)?)
 }
@@ -50,10 +55,12 @@ pub(crate) fn sketcher(task: &Task, method: Method, bits: usize, worker: u64) ->
 /// How directions are rotated. Not refined by the sample: the paper's methods are compared by the directions that each
 /// sketch has found.
 pub(crate) fn rotation(task: &Task, sketch: &Sketch, bits: usize) -> Rotation {
-    match sketch.default_rotation(bits) {
-        _ if task.no_rotation => Rotation::None,
-        Rotation::Refined => Rotation::Itq,
-        other => other,
+    if task.no_rotation || sketch.method() == frosh::Method::Lsh {
+        Rotation::None
+    } else if sketch.reservoir_rows() >= ITQ_ROWS_PER_BIT * bits {
+        Rotation::Itq
+    } else {
+        Rotation::Random
     }
 }
 

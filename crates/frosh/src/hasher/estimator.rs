@@ -1,4 +1,4 @@
-//! The distance estimator: one byte of factors for each code, from which the true distance is estimated.
+//! The distance estimator: one or two bytes of factors for each code, from which the true distance is estimated.
 //!
 //! **Equation** (after RaBitQ, adapted to learned directions). Let u = W'(x - phi) for a row x and v = W'(y - phi) for
 //! a query y, which stays floats. Let S = sum_k sign(u_k) v_k, let x' be the residual of x - phi outside the directions,
@@ -14,18 +14,16 @@
 //! beta from its sample (`residual.rs`).
 //!
 //! **Where we differ.** RaBitQ keeps two floats (8 bytes). Here one byte holds the norm, quantised to 28 values on a
-//! logarithmic scale, and the ratio g / norm, quantised to 9 values. The ranges of both scales are fitted to the sample.
-//! The quantisation error is small compared with that of the bits: it costs at most .006 of MAP, and seven more bytes
-//! of bits gain much more (`docs/quality.md`). Directions are learned, and fewer than dimensions. The Gaussian
+//! logarithmic scale, and the ratio g / norm, quantised to 9 values. Or two bytes hold the norm and g, each quantised to
+//! 255 values: beside long codes, one byte is too coarse for the order of the nearest rows. The fit measures both on the
+//! sample (`choice.rs`). The ranges of the scales are fitted to the sample. Directions are learned, and fewer than dimensions. The Gaussian
 //! directions of LSH are not orthonormal: their gain is divided by the number of bits.
 //!
 //! **Quantiser ranges.** An outlier in the sample must not widen the steps for all other rows. So a range excludes a
 //! share of the sampled rows at each end: the share that lies outside the optimal uniform quantiser of a normal
 //! distribution (Max, 1960; [`NORM_TAIL`], [`RATIO_TAIL`]). Values outside the range are clamped.
 //!
-//! Models of earlier releases have one byte for each of the two factors. They are still read, and write two bytes.
-//!
-//! **Cost.** One byte a row. Encoding takes one more pass over the row. Byte 0 means that the row is the mean.
+//! **Cost.** One or two bytes a row. Encoding takes one more pass over the row. Byte 0 means that the row is the mean.
 
 use crate::error::{Error, Result};
 use crate::storage::container::contradiction;
@@ -42,6 +40,8 @@ const OWN_BYTE_VALUES: usize = 255;
 /// [`RATIOS`] values. The ends are at 2.84 and 2.135 standard deviations.
 const NORM_TAIL: f64 = 0.002_25;
 const RATIO_TAIL: f64 = 0.016_4;
+/// The same with [`OWN_BYTE_VALUES`] values: the ends are at 3.94 standard deviations.
+const OWN_BYTE_TAIL: f64 = 0.000_04;
 /// At most one in this many sampled rows is excluded at each end of a range; none of a smaller sample.
 const MIN_ROWS_PER_EXCLUDED: usize = 10;
 /// A range starts at the median divided by this number, or above. A squared norm of at most (median / 16)^2 is at most
@@ -91,23 +91,29 @@ impl LogScale {
 pub(crate) enum Scales {
     /// One byte holds the norm and the ratio of gain and norm. `residual` is the coefficient beta in the gain.
     Joint { norm: LogScale, ratio: LogScale, residual: f64 },
-    /// One byte for each factor, in models of earlier releases.
-    Apart { norm: LogScale, gain: LogScale },
+    /// One byte for each factor.
+    Apart { norm: LogScale, gain: LogScale, residual: f64 },
 }
 
 impl Scales {
-    /// Fits the ranges to the factors of sampled rows; `None` without rows, or if all rows equal the mean.
-    pub(crate) fn around(sample: &[Factors], residual: f64) -> Option<Self> {
-        Some(Scales::Joint {
-            norm: LogScale::around(sample.iter().map(|f| f.norm), NORM_TAIL)?,
-            ratio: LogScale::around(sample.iter().map(|f| f.gain / f.norm), RATIO_TAIL)?,
-            residual,
-        })
+    /// Fits the ranges to the factors of sampled rows, for one byte a row or two; `None` without rows, or if all rows
+    /// equal the mean.
+    pub(crate) fn around(sample: &[Factors], residual: f64, bytes: usize) -> Option<Self> {
+        let norms = sample.iter().map(|f| f.norm);
+        if bytes == 1 {
+            let norm = LogScale::around(norms, NORM_TAIL)?;
+            let ratio = LogScale::around(sample.iter().map(|f| f.gain / f.norm), RATIO_TAIL)?;
+            return Some(Scales::Joint { norm, ratio, residual });
+        }
+        let norm = LogScale::around(norms, OWN_BYTE_TAIL)?;
+        let gain = LogScale::around(sample.iter().map(|f| f.gain), OWN_BYTE_TAIL)?;
+        Some(Scales::Apart { norm, gain, residual })
     }
 
     /// Rejects invalid scales of a file.
     pub(crate) fn checked(self) -> Result<Self> {
-        let (Scales::Joint { norm, ratio: other, .. } | Scales::Apart { norm, gain: other }) = self;
+        let (Scales::Joint { norm, ratio: other, .. } | Scales::Apart { norm, gain: other, .. }) =
+            self;
         if !(norm.is_valid() && other.is_valid()) {
             return Err(contradiction(
                 "the scales of the factors are not ranges of positive numbers",
@@ -121,10 +127,8 @@ impl Scales {
 
     /// The residual coefficient beta; 0 in models of earlier releases.
     pub(crate) fn residual(&self) -> f64 {
-        match self {
-            Scales::Joint { residual, .. } => *residual,
-            Scales::Apart { .. } => 0.0,
-        }
+        let (Scales::Joint { residual, .. } | Scales::Apart { residual, .. }) = self;
+        *residual
     }
 
     /// Number of factor bytes of a row.
@@ -149,7 +153,7 @@ impl Scales {
                     0
                 };
             }
-            Scales::Apart { norm, gain: gains } => {
+            Scales::Apart { norm, gain: gains, .. } => {
                 for (out, (scale, value)) in out.iter_mut().zip([(norm, length), (gains, gain)]) {
                     let place = |value| 1 + scale.place(value, OWN_BYTE_VALUES) as u8;
                     *out = if value > 0.0 { place(value) } else { 0 };
@@ -170,7 +174,7 @@ impl Scales {
                 let gain = |pair: usize| length(pair) * ratio.value(pair % RATIOS, RATIOS);
                 [table(&length), table(&gain)]
             }
-            Scales::Apart { norm, gain } => {
+            Scales::Apart { norm, gain, .. } => {
                 [norm, gain].map(|scale| table(&|at| scale.value(at, OWN_BYTE_VALUES)))
             }
         }
@@ -208,6 +212,17 @@ impl Factors {
             squares += f64::from(u * u);
             magnitudes += f64::from(u.abs());
         }
+        Self::of(square_norm, squares, magnitudes, share, residual)
+    }
+
+    /// Computes the factors from the squared length of the centred row, and |u|^2 and |u|_1 of its projections.
+    pub(crate) fn of(
+        square_norm: f64,
+        squares: f64,
+        magnitudes: f64,
+        share: f64,
+        residual: f64,
+    ) -> Self {
         let mut gain = if magnitudes > 0.0 { share * squares / magnitudes } else { 0.0 };
         if residual > 0.0 {
             gain *= 1.0 + residual * left_out(square_norm, squares);

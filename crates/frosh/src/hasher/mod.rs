@@ -53,6 +53,7 @@
 //! rounds of ITQ. Memory: a few matrices of d r doubles and of s r floats. Encoding: 2 d r operations a row; the kernel of
 //! the product writes bits, so projections are not stored.
 
+pub(crate) mod choice;
 pub(crate) mod estimator;
 mod polar;
 mod refine;
@@ -61,6 +62,7 @@ pub(crate) mod rotation;
 mod serialization;
 mod trial;
 
+pub use choice::{Choice, Forecast, Measured};
 pub use rotation::Rotation;
 
 use crate::arch::{Isa, project};
@@ -70,6 +72,7 @@ use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
 use crate::rows::{self, Element, Metric, Rows};
 use crate::search::codes::{Codes, HasherId};
+use crate::search::ranking::Ranking;
 use crate::sketch::config::{Config, Method};
 use crate::sketch::{Principal, Sketch};
 use crate::storage::container;
@@ -78,6 +81,8 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use xxhash_rust::xxh3::Xxh3;
 
+/// Candidates to re-rank for each wanted neighbour, if the fit measured nothing.
+const DEFAULT_OVERSAMPLE: usize = 4;
 /// Number of ITQ rounds.
 const ITQ_ROUNDS: usize = 50;
 /// Sampled rows for each bit that the refined rotation needs by default.
@@ -124,6 +129,8 @@ pub struct Hasher {
     /// The quantiser of the factors; `None` without a sample of rows.
     scales: Option<Scales>,
     id: HasherId,
+    /// What the fit measured, if it chose by itself. It is not part of the id.
+    choice: Option<Box<Choice>>,
 }
 
 /// Codes, projections and lengths of rows.
@@ -189,7 +196,7 @@ fn check_request(
         let advice = "sketch again with at least twice as many sketch rows as bits";
         return reject(sketch_rows / 2, "half the sketch rows", advice);
     }
-    if matches!(rotation, Rotation::Itq | Rotation::Refined) && !sampled {
+    if matches!(rotation, Rotation::Itq | Rotation::Refined | Rotation::RefinedRandom) && !sampled {
         return Err(Error::Rotation {
             rotation: rotation.as_str(),
             needs: "a reservoir of rows, and this sketch has none".into(),
@@ -242,19 +249,15 @@ impl Sketch {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn hasher(&self, bits: usize) -> Result<Hasher> {
-        self.hasher_with(bits, self.default_rotation(bits))
-    }
-
-    /// The rotation that [`Sketch::hasher`] uses: refined if the sample has at least eight rows for each bit, else
-    /// random; none for LSH.
-    pub fn default_rotation(&self, bits: usize) -> Rotation {
         if self.method == Method::Lsh {
-            Rotation::None
-        } else if self.reservoir.len() >= ROWS_PER_BIT * bits {
-            Rotation::Refined
-        } else {
-            Rotation::Random
+            return self.hasher_with(bits, Rotation::None);
         }
+        let few = self.reservoir.len() < ROWS_PER_BIT * bits;
+        self.check_bits(bits, Rotation::Random)?;
+        if few {
+            return self.hasher_with(bits, Rotation::Random);
+        }
+        choice::chosen(self, &Pool::current(), bits)
     }
 
     /// Fits a hasher of `bits` bits with the given rotation. For LSH, whose directions are already
@@ -284,6 +287,20 @@ impl Sketch {
             let Principal { vectors, values, rank } = self.principal(pool, bits);
             (self.rotated(pool, vectors, &values, rotation), values, rank)
         };
+        Ok(self.fitted(pool, w, &values, rank, rotation, 1))
+    }
+
+    /// The hasher of the directions in the columns of `w`, with this many bytes of factors.
+    fn fitted(
+        &self,
+        pool: &Pool,
+        w: Mat<f64>,
+        values: &[f64],
+        rank: usize,
+        rotation: Rotation,
+        factor_bytes: usize,
+    ) -> Hasher {
+        let bits = w.ncols();
         let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.rows as f64)).sqrt();
         let length = self.mean.iter().map(|m| m * m).sum::<f64>().sqrt();
         let facts = Facts {
@@ -301,8 +318,8 @@ impl Sketch {
             (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
         drop(w);
         let columns = MatRef::from_column_major_slice(&directions, self.dim, bits);
-        let scales = self.scales(pool, columns, share(self.method, bits));
-        Ok(Hasher::assemble(facts, self.mean.clone(), directions, scales))
+        let scales = self.scales(pool, columns, share(self.method, bits))[factor_bytes - 1];
+        Hasher::assemble(facts, self.mean.clone(), directions, scales)
     }
 
     fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
@@ -337,6 +354,10 @@ impl Sketch {
             Rotation::None => return v,
             Rotation::Random => rotation::random(r, stream),
             Rotation::Isotropic => rotation::isotropic(values, stream),
+            Rotation::RefinedRandom => {
+                v = self.refined(pool, v.as_ref(), values).0;
+                rotation::random(r, stream)
+            }
             Rotation::Itq | Rotation::Refined => {
                 let sample;
                 if rotation == Rotation::Refined {
@@ -390,7 +411,12 @@ impl Hasher {
                     }
                     (norm, ratio)
                 }
-                Scales::Apart { norm, gain } => (norm, gain),
+                Scales::Apart { norm, gain, residual } => {
+                    if residual > 0.0 {
+                        hash.update(&residual.to_le_bytes());
+                    }
+                    (norm, gain)
+                }
             };
             for end in [norm.low, norm.high, other.low, other.high] {
                 hash.update(&end.to_le_bytes());
@@ -398,7 +424,7 @@ impl Hasher {
         }
         let id = HasherId(hash.digest128());
         let rest = rest.iter().map(|m| *m as f32).collect();
-        Self { facts, mean, directions, packed, offset, rest, scales, id }
+        Self { facts, mean, directions, packed, offset, rest, scales, id, choice: None }
     }
 
     /// Values per row.
@@ -497,6 +523,27 @@ impl Hasher {
     /// Bytes of the factors of a row: 1, 2 for models of earlier releases, 0 for models without factors.
     pub fn factor_bytes(&self) -> usize {
         self.scales.map_or(0, |scales| scales.bytes())
+    }
+
+    /// What the fit measured and chose; `None` if the rotation was given, for LSH, and for a small sample.
+    pub fn choice(&self) -> Option<&Choice> {
+        self.choice.as_deref()
+    }
+
+    /// The ranking to search by: the one that the fit chose. Without a choice, the estimated distance if there are factors,
+    /// else the asymmetric one; for LSH, which is the paper's baseline, Hamming.
+    pub fn ranking(&self) -> Ranking {
+        match (&self.choice, self.facts.method, self.scales) {
+            (Some(choice), ..) => choice.ranking,
+            (None, Method::Lsh, _) => Ranking::Hamming,
+            (None, _, Some(_)) => Ranking::Estimated,
+            (None, _, None) => Ranking::Asymmetric,
+        }
+    }
+
+    /// Candidates to re-rank for each wanted neighbour: what the fit expects to reach a recall of .9, else 4.
+    pub fn oversample(&self) -> usize {
+        self.choice.as_ref().map_or(DEFAULT_OVERSAMPLE, |choice| choice.forecast.oversample)
     }
 
     pub(crate) fn scales(&self) -> Option<Scales> {

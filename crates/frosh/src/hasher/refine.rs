@@ -101,7 +101,7 @@ impl Sketch {
         let unit = 2f32.powi(-(along.norm_max().max(f32::MIN_POSITIVE).log2() as i32));
         let along = along * faer::Scale(unit);
         let mut moved = Mat::<f32>::zeros(d, r);
-        self.reservoir.each_part(&self.mean, |first, rows| {
+        self.reservoir.each_part(&self.mean, self.fit_rows(usize::MAX), |first, rows| {
             let rows = MatRef::from_column_major_slice(rows, d, rows.len() / d);
             let along = along.subrows(first, rows.ncols());
             pool.each(linalg::row_pieces(moved.as_mut(), PIECE), |(from, to)| {
@@ -153,11 +153,13 @@ mod tests {
 
     fn sampled(sketch: &Sketch) -> Mat<f64> {
         let mut rows = Vec::new();
-        sketch.reservoir.each_part(&sketch.mean, |first, part| {
+        sketch.reservoir.each_part(&sketch.mean, sketch.fit_rows(usize::MAX), |first, part| {
             assert_eq!(first * sketch.dim, rows.len());
             rows.extend_from_slice(part);
         });
-        Mat::from_fn(sketch.reservoir.len(), sketch.dim, |i, j| f64::from(rows[i * sketch.dim + j]))
+        Mat::from_fn(sketch.fit_rows(usize::MAX).len(), sketch.dim, |i, j| {
+            f64::from(rows[i * sketch.dim + j])
+        })
     }
 
     fn captured(moments: &Mat<f64>, w: &Mat<f64>) -> f64 {

@@ -22,7 +22,7 @@
 //!
 //! **Cost.** Products of 2,048 sampled rows with the directions and with 128 of themselves, and of 1,024 with 64.
 
-use crate::hasher::estimator::{self, Factors, Scales};
+use crate::hasher::estimator::{self, Factors, MOST_BYTES, Scales};
 use crate::hasher::trial::{self, Trial};
 use crate::linalg::{self, product};
 use crate::pool::Pool;
@@ -62,14 +62,20 @@ impl SampledRow {
 }
 
 /// Fits the quantiser ranges to these rows.
-fn scales_around(rows: &[SampledRow], residual: f64) -> Option<Scales> {
-    Scales::around(&rows.iter().map(|row| row.factors(residual)).collect::<Vec<_>>(), residual)
+fn scales_around(rows: &[SampledRow], residual: f64, bytes: usize) -> Option<Scales> {
+    let factors: Vec<Factors> = rows.iter().map(|row| row.factors(residual)).collect();
+    Scales::around(&factors, residual, bytes)
 }
 
 impl Sketch {
-    /// Fits the distance estimator; `None` without a sample. The directions are the columns of `w`; `share` is that
-    /// of [`Factors::new`].
-    pub(crate) fn scales(&self, pool: &Pool, w: MatRef<'_, f32>, share: f64) -> Option<Scales> {
+    /// Fits the distance estimator for one byte of factors and for two; `None` without a sample. The directions are the
+    /// columns of `w`; `share` is that of [`Factors::new`].
+    pub(crate) fn scales(
+        &self,
+        pool: &Pool,
+        w: MatRef<'_, f32>,
+        share: f64,
+    ) -> [Option<Scales>; MOST_BYTES] {
         self.scales_for(pool, w, share, &DEPTHS)
     }
 
@@ -80,14 +86,16 @@ impl Sketch {
         w: MatRef<'_, f32>,
         share: f64,
         depths: &[usize],
-    ) -> Option<Scales> {
+    ) -> [Option<Scales>; MOST_BYTES] {
+        let both =
+            |rows: &[SampledRow], slope| [1, 2].map(|bytes| scales_around(rows, slope, bytes));
         // The directions of LSH are not orthonormal, so the residual outside them is not defined.
-        if share < 1.0 || self.reservoir.len() < ROWS {
+        if share < 1.0 || self.fit_rows(ROWS).len() < ROWS {
             let zero = vec![0f32; self.dim];
             let rows = self.project_sample(pool, trial::ROWS, w, |row, along| {
                 SampledRow::new(estimator::square_norm(row, &zero), along, share)
             });
-            return scales_around(&rows, 0.0);
+            return both(&rows, 0.0);
         }
         let (rows, along) = self.sampled_rows(pool, w, share);
         let slope = self.slope(pool, &rows, along.as_ref());
@@ -96,7 +104,7 @@ impl Sketch {
         } else {
             slope
         };
-        scales_around(&rows, slope)
+        both(&rows, slope)
     }
 
     /// The sampled rows, and their projections on the directions: a column for each row.
@@ -118,7 +126,9 @@ impl Sketch {
     /// Learns beta from pairs of rows that are nearest by the estimate.
     fn slope(&self, pool: &Pool, rows: &[SampledRow], along: MatRef<'_, f32>) -> f64 {
         let along = along.subcols(0, ROWS);
-        let queries = self.reservoir.map_parts(pool, &self.mean, QUERIES, <[f32]>::to_vec).concat();
+        let queries =
+            self.reservoir.map_parts(pool, &self.mean, self.fit_rows(QUERIES), <[f32]>::to_vec);
+        let queries = queries.concat();
         let queries = MatRef::from_column_major_slice(&queries, self.dim, QUERIES);
         let products = self.sample_along(pool, ROWS, queries);
         let query_projections = along.subcols(0, QUERIES);
@@ -159,7 +169,7 @@ impl Sketch {
         let slopes = [slope, slope / 2.0, 0.0];
         let scores = slopes.map(|slope| {
             // With quantised factors, as a search has them.
-            let Some(scales) = scales_around(rows, slope) else { return Vec::new() };
+            let Some(scales) = scales_around(rows, slope, 1) else { return Vec::new() };
             let tables = scales.tables();
             let quantised = |row: &SampledRow| {
                 let mut byte = [0u8];
@@ -237,7 +247,12 @@ mod tests {
 
     /// The slope by definition, one row at a time.
     fn slope_by_definition(sketch: &Sketch, hasher: &Hasher) -> f64 {
-        let sample = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, ROWS, <[f32]>::to_vec);
+        let sample = sketch.reservoir.map_parts(
+            &Pool::ONE,
+            &sketch.mean,
+            sketch.fit_rows(ROWS),
+            <[f32]>::to_vec,
+        );
         let double = |x: &f32| f64::from(*x);
         let sample: Vec<f64> = sample.concat().iter().map(double).collect();
         let x: Vec<&[f64]> = sample.chunks(DIM).collect();

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::hasher::estimator::{LogScale, Scales};
-use crate::hasher::{Facts, Hasher};
+use crate::hasher::{Choice, Facts, Hasher};
 use crate::storage::container::{Reader, Saved, Writer, contradiction, saved};
 use crate::storage::formats::{read_dim, read_rows};
 
@@ -23,10 +23,13 @@ impl Saved for Hasher {
         file.fact("rank", facts.rank);
         file.fact("exact_centre", facts.exact_centre);
         file.fact("id", self.id());
+        if let Some(choice) = self.choice() {
+            file.fact("choice", serde_json::json!(choice));
+        }
         if let Some(scales) = self.scales() {
             let (norm, other, low, high) = match scales {
                 Scales::Joint { norm, ratio, .. } => (norm, ratio, "ratio_low", "ratio_high"),
-                Scales::Apart { norm, gain } => (norm, gain, "gain_low", "gain_high"),
+                Scales::Apart { norm, gain, .. } => (norm, gain, "gain_low", "gain_high"),
             };
             file.fact("norm_low", norm.low);
             file.fact("norm_high", norm.high);
@@ -67,22 +70,27 @@ impl Saved for Hasher {
                     Ok(LogScale { low: file.fact(low)?, high: file.fact(high)? })
                 };
                 let norm = range("norm_low", "norm_high")?;
-                // Models of earlier releases use one byte for each of the two factors.
+                let residual = match file.optional("beyond") {
+                    Some(_) => file.fact("beyond")?,
+                    None => 0.0,
+                };
                 let scales = match file.optional("gain_low") {
-                    None => Scales::Joint {
-                        norm,
-                        ratio: range("ratio_low", "ratio_high")?,
-                        residual: match file.optional("beyond") {
-                            Some(_) => file.fact("beyond")?,
-                            None => 0.0,
-                        },
-                    },
-                    Some(_) => Scales::Apart { norm, gain: range("gain_low", "gain_high")? },
+                    None => {
+                        Scales::Joint { norm, ratio: range("ratio_low", "ratio_high")?, residual }
+                    }
+                    Some(_) => {
+                        Scales::Apart { norm, gain: range("gain_low", "gain_high")?, residual }
+                    }
                 };
                 Some(scales.checked()?)
             }
         };
-        let hasher = Hasher::assemble(facts, mean, directions, scales);
+        let mut hasher = Hasher::assemble(facts, mean, directions, scales);
+        if let Some(choice) = file.optional("choice") {
+            let choice: Choice = serde_json::from_str(choice)
+                .map_err(|e| contradiction(&format!("the record of the choice: {e}")))?;
+            hasher.choice = Some(Box::new(choice));
+        }
         if file.fact::<String>("id")? != hasher.id().to_string() {
             return Err(contradiction("the id does not fit the content"));
         }

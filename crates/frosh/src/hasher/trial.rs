@@ -50,7 +50,7 @@ impl Trial {
         queries: Range<usize>,
         depths: &[usize],
     ) -> Option<Self> {
-        let rows = sketch.reservoir.len().min(ROWS);
+        let rows = sketch.fit_rows(ROWS).len();
         let base = rows.checked_sub(queries.len()).filter(|base| *base > queries.len())?;
         if queries.is_empty() || queries.end > rows || depths.is_empty() {
             return None;
@@ -62,7 +62,12 @@ impl Trial {
         depths.dedup();
 
         let dim = sketch.dim;
-        let first = sketch.reservoir.map_parts(pool, &sketch.mean, queries.end, <[f32]>::to_vec);
+        let first = sketch.reservoir.map_parts(
+            pool,
+            &sketch.mean,
+            sketch.fit_rows(queries.end),
+            <[f32]>::to_vec,
+        );
         let first = first.concat();
         let columns =
             MatRef::from_column_major_slice(&first[queries.start * dim..], dim, queries.len());
@@ -176,7 +181,12 @@ mod tests {
     #[test]
     fn neighbours_equal_those_of_the_exact_search() {
         let sketch = sketch(600, 600);
-        let rows = sketch.reservoir.map_parts(&Pool::ONE, &sketch.mean, 600, <[f32]>::to_vec);
+        let rows = sketch.reservoir.map_parts(
+            &Pool::ONE,
+            &sketch.mean,
+            sketch.fit_rows(600),
+            <[f32]>::to_vec,
+        );
         let rows = rows.concat();
         let (queries, depths) = (20..50, [1, 10, 40]);
         let trial = Trial::new(&sketch, &Pool::ONE, queries.clone(), &depths).unwrap();

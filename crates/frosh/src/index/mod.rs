@@ -105,12 +105,9 @@ const ENDINGS: [&str; 7] = [
 ];
 /// How often a reader looks again, when files that it was told of were compacted away.
 const ATTEMPTS: usize = 8;
-/// Candidates that are re-ranked for each wanted neighbour, by default.
-const OVERSAMPLE: usize = 4;
 
 /// How an index keeps vectors, to put what was found in exact order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoredVectors {
     /// Single precision.
@@ -340,8 +337,11 @@ impl Index {
         search: &Search<'_>,
     ) -> Result<Vec<Vec<Hit>>> {
         let projected = self.hasher.queries(queries)?;
-        let default =
-            if search.radius.is_some() || self.layout.vectors.is_none() { 0 } else { OVERSAMPLE };
+        let default = if search.radius.is_some() || self.layout.vectors.is_none() {
+            0
+        } else {
+            self.hasher.oversample()
+        };
         let oversample = search.rerank.unwrap_or(default);
         if oversample == 0 {
             return self.by_codes(&projected, search);
@@ -363,7 +363,7 @@ impl Index {
 
     /// Searches in the order of the codes.
     fn by_codes(&self, queries: &Queries, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
-        let ranking = search.ranking_of(true, self.has_factors())?;
+        let ranking = search.ranking_of(Some(queries.ranking()), self.has_factors())?;
         let search = Search { rerank: None, ranking: Some(ranking), ..search.clone() };
         let mut all = vec![Vec::new(); queries.len()];
         for segment in &self.segments {

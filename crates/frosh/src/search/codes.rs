@@ -14,7 +14,7 @@ use crate::hasher::estimator::FactorColumn;
 use crate::pool::Pool;
 use crate::search::hamming::{Neighbour, Scan, Table, adaptive, distance};
 use crate::search::options::{Hit, QuerySet, Search};
-use crate::search::ranking::Ranking;
+use crate::search::ranking::{Queries, Ranking};
 use crate::sketch::config::MAX_DIM;
 use crate::storage::mapped::Bytes;
 use std::fmt;
@@ -183,7 +183,7 @@ impl Codes {
         self.check_same_hasher(queries.query_codes())?;
         search.check_no_rerank()?;
         let (projected, pool) = (queries.projected(), Pool::current());
-        match (search.ranking_of(projected.is_some(), self.has_factors())?, projected) {
+        match (search.ranking_of(projected.map(Queries::ranking), self.has_factors())?, projected) {
             (Ranking::Hamming, _) | (_, None) => {
                 Ok(self.hamming(&pool, queries.query_codes(), search))
             }

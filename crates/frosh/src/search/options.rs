@@ -114,7 +114,8 @@ impl<'a> Search<'a> {
     }
 
     /// Sets how codes are compared with queries. By default queries that are [`Codes`] are compared by Hamming
-    /// distance, and [`Queries`] by the estimated distance where the codes have factors, else by the asymmetric one.
+    /// distance, and [`Queries`] by the ranking that their model chose ([`Hasher::ranking`](crate::Hasher::ranking)). If
+    /// that is the estimated distance and the codes have no factors, the asymmetric one takes its place.
     pub fn ranking(mut self, ranking: Ranking) -> Self {
         self.ranking = Some(ranking);
         self
@@ -127,8 +128,8 @@ impl<'a> Search<'a> {
     }
 
     /// Sets how many candidates for each wanted neighbour are put in exact order by their stored vectors; 0 leaves the
-    /// order of the codes. By default an [`Index`](crate::Index) that stores vectors re-ranks 4 candidates for each
-    /// neighbour. [`Codes`] have no vectors: see [`Rerank`](crate::Rerank).
+    /// order of the codes. By default an [`Index`](crate::Index) that stores vectors re-ranks as many as its model expects to
+    /// need ([`Hasher::oversample`](crate::Hasher::oversample)). [`Codes`] have no vectors: see [`Rerank`](crate::Rerank).
     pub fn rerank(mut self, candidates: usize) -> Self {
         self.rerank = Some(candidates);
         self
@@ -147,12 +148,13 @@ impl<'a> Search<'a> {
         self.radius.map_or(u32::MAX, |radius| radius.saturating_add(1))
     }
 
-    /// The ranking to use for queries with or without projections, and for codes with or without factors.
-    pub(crate) fn ranking_of(&self, projections: bool, factors: bool) -> Result<Ranking> {
-        let default = match (self.radius, projections, factors) {
-            (Some(_), ..) | (None, false, _) => Ranking::Hamming,
-            (None, true, true) => Ranking::Estimated,
-            (None, true, false) => Ranking::Asymmetric,
+    /// The ranking to use, for queries whose model prefers `model` (`None` for queries without projections) and codes
+    /// with or without factors.
+    pub(crate) fn ranking_of(&self, model: Option<Ranking>, factors: bool) -> Result<Ranking> {
+        let default = match (self.radius, model, factors) {
+            (Some(_), ..) | (None, None, _) => Ranking::Hamming,
+            (None, Some(Ranking::Estimated), false) => Ranking::Asymmetric,
+            (None, Some(ranking), _) => ranking,
         };
         let ranking = self.ranking.unwrap_or(default);
         if let Some(radius) = self.radius
@@ -161,7 +163,7 @@ impl<'a> Search<'a> {
             let why = format!("a radius counts bits that differ, the {ranking} ranking does not");
             return Err(Error::setting("radius", radius as usize, why));
         }
-        if ranking != Ranking::Hamming && !projections {
+        if ranking != Ranking::Hamming && model.is_none() {
             return Err(Error::Ranking {
                 ranking: ranking.as_str(),
                 needs: "the projections of queries, and these are codes",
@@ -236,14 +238,16 @@ mod tests {
     }
 
     #[test]
-    fn the_default_ranking_follows_from_queries_and_factors() {
+    fn the_default_ranking_is_the_models_if_the_codes_have_what_it_needs() {
         let search = Search::nearest(3);
-        let default = |projections, factors| search.ranking_of(projections, factors).unwrap();
-        assert_eq!(default(false, false), Ranking::Hamming);
-        assert_eq!(default(false, true), Ranking::Hamming);
-        assert_eq!(default(true, false), Ranking::Asymmetric);
-        assert_eq!(default(true, true), Ranking::Estimated);
-        assert_eq!(Search::within(3).ranking_of(true, true).unwrap(), Ranking::Hamming);
+        let default = |model, factors| search.ranking_of(model, factors).unwrap();
+        let (estimated, asymmetric) = (Some(Ranking::Estimated), Some(Ranking::Asymmetric));
+        assert_eq!(default(None, false), Ranking::Hamming);
+        assert_eq!(default(None, true), Ranking::Hamming);
+        assert_eq!(default(estimated, false), Ranking::Asymmetric);
+        assert_eq!(default(estimated, true), Ranking::Estimated);
+        assert_eq!(default(asymmetric, true), Ranking::Asymmetric);
+        assert_eq!(Search::within(3).ranking_of(estimated, true).unwrap(), Ranking::Hamming);
     }
 
     #[test]

@@ -92,6 +92,7 @@ use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
 use crate::sketch::reservoir::Reservoir;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
+use std::ops::Range;
 
 /// Largest row count of a sketch. Larger counts are rejected so that sums of row counts cannot overflow.
 pub(crate) const MAX_ROWS: u64 = 1 << 62;
@@ -287,7 +288,20 @@ impl Sketch {
         Some(ks.iter().map(|k| if total > 0.0 { share(*k) } else { 0.0 }).collect())
     }
 
-    /// Calls `work` on each of the first `most` sampled rows: with the row minus the mean, and its products with the
+    /// Sampled rows that are held out of every fit, to measure what was fitted. They come first in the sample.
+    pub(crate) fn held_out(&self) -> usize {
+        let sampled = self.reservoir.len();
+        if sampled < MIN_HELD_OUT_SAMPLE { 0 } else { MAX_HELD_OUT.min(sampled / 8) }
+    }
+
+    /// The first `most` sampled rows that fits use, at most [`MAX_FIT_ROWS`].
+    pub(crate) fn fit_rows(&self, most: usize) -> Range<usize> {
+        let first = self.held_out();
+        let count = (self.reservoir.len() - first).min(most).min(MAX_FIT_ROWS);
+        first..first + count
+    }
+
+    /// Calls `work` on each of the first `most` rows that fits use: with the row minus the mean, and its products with the
     /// columns of `w`. Returns the results in the order of the sample.
     pub(crate) fn project_sample<T: Send>(
         &self,
@@ -296,7 +310,8 @@ impl Sketch {
         w: MatRef<'_, f32>,
         work: impl Fn(&[f32], &[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let parts = self.reservoir.map_parts(pool, &self.mean, most, |rows| {
+        let range = self.fit_rows(most);
+        let parts = self.reservoir.map_parts(pool, &self.mean, range, |rows| {
             let products = products(w, rows);
             let pairs = rows.chunks_exact(w.nrows()).zip(products.chunks_exact(w.ncols()));
             pairs.map(|(row, products)| work(row, products)).collect::<Vec<T>>()
@@ -304,11 +319,13 @@ impl Sketch {
         parts.into_iter().flatten().collect()
     }
 
-    /// The products of the first `most` sampled rows, minus the mean, with the columns of `w`: one row for each
+    /// The products of the first `most` rows that fits use, minus the mean, with the columns of `w`: one row for each
     /// sampled row.
     pub(crate) fn sample_along(&self, pool: &Pool, most: usize, w: MatRef<'_, f32>) -> Mat<f32> {
-        let parts = self.reservoir.map_parts(pool, &self.mean, most, |rows| products(w, rows));
-        let (all, rows) = (parts.concat(), self.reservoir.len().min(most));
+        let range = self.fit_rows(most);
+        let rows = range.len();
+        let parts = self.reservoir.map_parts(pool, &self.mean, range, |rows| products(w, rows));
+        let all = parts.concat();
         MatRef::from_row_major_slice(&all, rows, w.ncols()).to_owned()
     }
 
@@ -484,6 +501,11 @@ fn products(w: MatRef<'_, f32>, rows: &[f32]) -> Vec<f32> {
 
 /// Columns that are converted to double precision at a time.
 const WIDTH: usize = 512;
+/// Sampled rows that a fit uses at most. More rows would cost time and improve little.
+const MAX_FIT_ROWS: usize = 4096;
+/// Sampled rows that are held out at most; none of a sample smaller than [`MIN_HELD_OUT_SAMPLE`].
+const MAX_HELD_OUT: usize = 512;
+const MIN_HELD_OUT_SAMPLE: usize = 1024;
 
 /// Fixes the arbitrary sign of an eigenvector: its largest entry becomes positive.
 fn fix_sign(column: ColMut<'_, f64>) {

@@ -16,9 +16,10 @@ use crate::pool::Pool;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// Default number of sampled rows.
-pub(crate) const DEFAULT_ROWS: usize = 4096;
+pub(crate) const DEFAULT_ROWS: usize = 16_384;
 /// Sampled rows that are read at a time.
 const PART_ROWS: usize = 128;
 /// Limit on the bytes of a sample.
@@ -135,17 +136,17 @@ impl Reservoir {
         out.iter_mut().zip(shift).for_each(|(x, s)| *x = *x * scale - s);
     }
 
-    /// Calls `work` on the first `most` rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time.
-    /// Returns the results in that order.
+    /// Calls `work` on some of the rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time. Returns the
+    /// results in that order. The order of keys is random, so any range of it is a uniform sample.
     pub(crate) fn map_parts<T: Send>(
         &self,
         pool: &Pool,
         centre: &[f64],
-        most: usize,
+        range: Range<usize>,
         work: impl Fn(&[f32]) -> T + Sync,
     ) -> Vec<T> {
-        let (shift, mut sorted) = (self.shift(centre), self.sorted());
-        sorted.truncate(most);
+        let (shift, sorted) = (self.shift(centre), self.sorted());
+        let sorted = &sorted[range.start.min(sorted.len())..range.end.min(sorted.len())];
         let mut out: Vec<Option<T>> = sorted.chunks(PART_ROWS).map(|_| None).collect();
         // A few tasks for each thread, so that few buffers are allocated.
         let share = out.len().div_ceil(4 * pool.threads()).max(1);
@@ -159,10 +160,16 @@ impl Reservoir {
         out.into_iter().flatten().collect()
     }
 
-    /// Calls `work` on all rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time, with the number of
-    /// the first row.
-    pub(crate) fn each_part(&self, centre: &[f64], mut work: impl FnMut(usize, &[f32])) {
+    /// Calls `work` on some of the rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time, with the
+    /// number of the first row within the range.
+    pub(crate) fn each_part(
+        &self,
+        centre: &[f64],
+        range: Range<usize>,
+        mut work: impl FnMut(usize, &[f32]),
+    ) {
         let (shift, sorted) = (self.shift(centre), self.sorted());
+        let sorted = &sorted[range.start.min(sorted.len())..range.end.min(sorted.len())];
         let mut rows = vec![0f32; PART_ROWS.min(sorted.len()) * self.dim];
         for (part, slots) in sorted.chunks(PART_ROWS).enumerate() {
             work(part * PART_ROWS, self.read_all(slots, &shift, &mut rows));
@@ -239,7 +246,7 @@ mod tests {
     use super::*;
 
     fn rows(reservoir: &Reservoir, centre: &[f64]) -> Vec<f32> {
-        reservoir.map_parts(&Pool::ONE, centre, usize::MAX, <[f32]>::to_vec).concat()
+        reservoir.map_parts(&Pool::ONE, centre, 0..usize::MAX, <[f32]>::to_vec).concat()
     }
     use crate::random::priority;
 

@@ -2,6 +2,7 @@
 
 use super::{check_outside, done, read_ids, report};
 use crate::args::{Common, Reading, names};
+use crate::choice;
 use crate::progress::Progress;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
@@ -19,7 +20,7 @@ use std::time::Instant;
   frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
   frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
 
-Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
+Factors, which estimate true distances, are kept if the model chose so; --factors and --no-factors overrule it.")]
 pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -30,6 +31,9 @@ pub(super) struct Build {
     /// Only codes, without the byte that estimates distances
     #[arg(long)]
     no_factors: bool,
+    /// Keep factors beside each code, whatever the model chose
+    #[arg(long, conflicts_with = "no_factors")]
+    factors: bool,
     /// Keep the vectors too, so that what is found can be put in exact order
     #[arg(long, value_name = "TYPE", ignore_case = true,
           value_parser = names::<StoredVectors>(StoredVectors::NAMES))]
@@ -74,10 +78,12 @@ impl Build {
         let vectors = self.input.open()?;
         check_dim(&hasher, &self.model, &vectors)?;
         check_outside(&self.output, self.input.files(&vectors).chain([&*self.model]))?;
-        let factors = !self.no_factors;
+        // Without a choice of the model, factors are kept where it has some.
+        let chosen = hasher.choice().map_or(hasher.has_factors(), |_| choice::has_factors(&hasher));
+        let factors = self.factors || chosen && !self.no_factors;
         if factors && !hasher.has_factors() {
             bail!(
-                "{} was fitted without a sample of rows, so it has no factors: give --no-factors",
+                "{} was fitted without a sample of rows, so it has no factors: leave out --factors",
                 self.model.display()
             );
         }

@@ -21,13 +21,14 @@ pub(super) struct IndexSearch {
     /// The index
     #[arg(value_name = "INDEX")]
     index: PathBuf,
-    /// How codes are put in order; by default estimated, or asymmetric where the index has no factors
+    /// How codes are compared with queries; by default as the model chose
     #[arg(long, value_name = "NAME", ignore_case = true,
           value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Option<Ranking>,
-    /// Where vectors are kept: candidates for each neighbour wanted; 0 leaves the order of the codes
-    #[arg(long, default_value_t = 4, value_name = "N", conflicts_with = "radius")]
-    oversample: u32,
+    /// Where vectors are stored: candidates for each neighbour wanted; 0 leaves the order of the codes. By default what
+    /// the model expects to need for a recall of .9
+    #[arg(long, value_name = "N", conflicts_with = "radius")]
+    oversample: Option<u32>,
     /// Do not compare what is read with its checksums: damage then gives wrong answers
     #[arg(long)]
     no_verify: bool,
@@ -47,13 +48,14 @@ impl IndexSearch {
         let asked = self.query_args.read(index.hasher(), &self.index, common)?;
         let mut search =
             self.query_args.search(self.query_args.k as usize, self.rank, asked.only.as_ref());
-        if index.vectors().is_some() && self.query_args.radius.is_none() {
-            search = search.rerank(self.oversample as usize);
+        let stored = index.vectors().is_some();
+        if let Some(oversample) = self.oversample.filter(|_| stored) {
+            search = search.rerank(oversample as usize);
         }
         let rows = Rows::new(&asked.values, index.hasher().dim())?;
-        let whole = self.query_args.radius.is_some()
-            || self.rank == Some(Ranking::Hamming)
-                && (index.vectors().is_none() || self.oversample == 0);
+        let rank = self.rank.unwrap_or(index.hasher().ranking());
+        let by_codes = !stored || self.oversample == Some(0);
+        let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming && by_codes;
         print_hits(common, &index.search(rows, &search)?, whole)
     }
 }

@@ -78,6 +78,8 @@ pub struct Queries {
     square_norms: Vec<f32>,
     /// The norm and the gain for each value of their byte; none if the model has no scales.
     tables: Option<Box<[[f32; 256]; 2]>>,
+    /// The ranking of their model.
+    ranking: Ranking,
 }
 
 impl Queries {
@@ -95,6 +97,11 @@ impl Queries {
     fn projections(&self, query: usize) -> &[f32] {
         let bits = self.codes.bits();
         &self.values[query * bits..][..bits]
+    }
+
+    /// The ranking that their model chose, which searches use by default.
+    pub fn ranking(&self) -> Ranking {
+        self.ranking
     }
 
     /// Their codes, as [`Hasher::encode`] gives them.
@@ -123,7 +130,8 @@ impl Hasher {
         let projected = self.project(&Pool::current(), rows)?;
         let tables = self.scales().map(|s| Box::new(s.tables()));
         let square_norms = projected.square_norms.iter().map(|n| *n as f32).collect();
-        Ok(Queries { codes: projected.codes, values: projected.values, square_norms, tables })
+        let (codes, values) = (projected.codes, projected.values);
+        Ok(Queries { codes, values, square_norms, tables, ranking: self.ranking() })
     }
 }
 
