@@ -11,8 +11,8 @@ const L: usize = 256;
 const BATCH: usize = 1000;
 /// Limit on the memory of a sketcher without its reservoir.
 const BOUND: usize = 3 * L * DIM * 4;
-/// 4,096 rows in half precision with a scale, a key and a slot each, and the spare capacity of containers.
-const RESERVOIR: usize = 4096 * (2 * DIM + 12) + (64 << 10);
+/// 16,384 rows in half precision with a scale, a key and a slot each, and the spare capacity of containers.
+const RESERVOIR: usize = 16_384 * (2 * DIM + 12) + (256 << 10);
 
 /// The system allocator with counters. A reallocation counts as two blocks, since both may exist at the same time.
 struct Counting;

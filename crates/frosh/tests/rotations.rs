@@ -77,9 +77,12 @@ fn directions(hasher: &Hasher) -> Mat<f64> {
     Mat::from_fn(hasher.dim(), hasher.bits(), |i, k| f64::from(hasher.direction(k)[i]))
 }
 
-/// The sampled rows minus the mean.
+/// The sampled rows that fits use, minus the mean. Of 1,024 rows and more, the first eighth is held out, at most 512.
 fn centred_sample(sketch: &Sketch) -> Mat<f64> {
-    let rows = sample(sketch).rows;
+    let mut rows = sample(sketch).rows;
+    if rows.len() >= 1024 {
+        rows.drain(..(rows.len() / 8).min(512));
+    }
     Mat::from_fn(rows.len(), sketch.dim(), |i, j| rows[i][j] - sketch.mean()[j])
 }
 

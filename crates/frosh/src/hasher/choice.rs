@@ -148,8 +148,8 @@ pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher
             rotation: *rotation,
             ranking: *ranking,
             factor_bytes: *factor_bytes,
-            map: figures.map,
-            recall: figures.top_recall(depth),
+            map: rounded(figures.map),
+            recall: rounded(figures.top_recall(depth)),
         })
         .collect();
     let best = choose(&measured);
@@ -161,10 +161,10 @@ pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher
     let forecast = Forecast {
         rows: sketch.rows,
         k: K,
-        recall,
-        standard_error,
+        recall: rounded(recall),
+        standard_error: rounded(standard_error),
         oversample,
-        reranked: figures.recall(depth, oversample).0,
+        reranked: rounded(figures.recall(depth, oversample).0),
         measured: depth >= 1.0,
     };
     let r = if rotation == Rotation::Refined { &itq } else { &random };
@@ -191,6 +191,11 @@ fn choose(measured: &[Measured]) -> usize {
     };
     let found = KINDS.into_iter().filter_map(of_kind).find(|(_, m)| regret(m) <= least + TOLERANCE);
     found.map_or(0, |(number, _)| number)
+}
+
+/// Four digits, which a file keeps exactly; the rest is noise.
+fn rounded(figure: f64) -> f64 {
+    (figure * 1e4).round() / 1e4
 }
 
 fn product(v: &Mat<f64>, r: &Mat<f64>) -> Mat<f64> {
@@ -315,12 +320,14 @@ impl Trial {
         pool.each(jobs.collect(), |((from, sums), lengths)| {
             let rows = self.along.as_ref().subrows(from, lengths.len());
             let mut u = linalg::product(rows, r.as_ref());
-            for (i, lengths) in lengths.iter_mut().enumerate() {
-                let squares = (0..bits).map(|k| f64::from(u[(i, k)]).powi(2)).sum();
-                *lengths = (squares, (0..bits).map(|k| f64::from(u[(i, k)].abs())).sum());
-            }
             for k in 0..bits {
-                u.col_mut(k).iter_mut().for_each(|x| *x = sign(*x));
+                for (x, (squares, magnitudes)) in
+                    u.col_as_slice_mut(k).iter_mut().zip(&mut *lengths)
+                {
+                    *squares += f64::from(*x * *x);
+                    *magnitudes += f64::from(x.abs());
+                    *x = sign(*x);
+                }
             }
             matmul(sums, Accum::Replace, u.as_ref(), asked.as_ref(), 1.0, Par::Seq);
         });

@@ -374,9 +374,9 @@ mod tests {
             let hasher = sketch.hasher(16).unwrap();
             let pool = Pool::new(3).unwrap();
             let [on, off] = [shallow, deep].map(|depth| {
-                let chosen = sketch.scales_for(&pool, columns(&hasher), 1.0, &[depth]).unwrap();
+                let chosen = sketch.scales_for(&pool, columns(&hasher), 1.0, &[depth])[0].unwrap();
                 let again = sketch.scales_for(&Pool::ONE, columns(&hasher), 1.0, &[depth]);
-                assert_eq!(again, Some(chosen), "threads do not matter");
+                assert_eq!(again[0], Some(chosen), "threads do not matter");
                 chosen
             });
             assert_eq!(on.residual(), learned(&sketch, &hasher), "{rows} rows, depth {shallow}");

@@ -279,7 +279,7 @@ mod tests {
         let error = "ITQ".parse::<Rotation>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "\"ITQ\" is not a rotation; use one of none, random, isotropic, itq, refined"
+            "\"ITQ\" is not a rotation; use one of none, random, isotropic, itq, refined, refined-random"
         );
     }
 

@@ -29,7 +29,11 @@ fn factors_come_back_within_half_a_step_of_each_scale() {
     let gain = LogScale { low: 0.05, high: 6.0 };
     let scales = [
         (Scales::Joint { norm: SPREAD, ratio, residual: 0.2 }, 40f64.ln() / 27.0, 3f64.ln() / 8.0),
-        (Scales::Apart { norm: SPREAD, gain }, 40f64.ln() / 254.0, 120f64.ln() / 254.0),
+        (
+            Scales::Apart { norm: SPREAD, gain, residual: 0.0 },
+            40f64.ln() / 254.0,
+            120f64.ln() / 254.0,
+        ),
     ];
     for (scales, norm_step, gain_step) in scales {
         let scales = scales.checked().unwrap();
@@ -59,7 +63,7 @@ fn factors_come_back_within_half_a_step_of_each_scale() {
     }
     let wrong = LogScale { low: 2.0, high: 1.0 };
     assert!(Scales::Joint { norm: SPREAD, ratio: wrong, residual: 0.0 }.checked().is_err());
-    assert!(Scales::Apart { norm: wrong, gain }.checked().is_err());
+    assert!(Scales::Apart { norm: wrong, gain, residual: 0.0 }.checked().is_err());
     for residual in [-0.1, 1.1, f64::NAN] {
         assert!(Scales::Joint { norm: SPREAD, ratio, residual }.checked().is_err());
     }
@@ -126,7 +130,7 @@ fn usual(rows: usize) -> Vec<Factors> {
 }
 
 fn ends(sample: &[Factors]) -> [f64; 4] {
-    match Scales::around(sample, 0.0).unwrap().checked().unwrap() {
+    match Scales::around(sample, 0.0, 1).unwrap().checked().unwrap() {
         Scales::Joint { norm, ratio, .. } => [norm.low, norm.high, ratio.low, ratio.high],
         Scales::Apart { .. } => unreachable!("new scales are joint"),
     }
@@ -173,8 +177,8 @@ fn small_samples_and_equal_rows_give_valid_ranges() {
     assert_eq!(ends(&few), [2.0, 3.0, 0.25, 0.5]);
     // Rows that equal the mean have code 0, and do not affect the range.
     let mut with_means = vec![Factors { norm: 0.0, gain: 0.0 }; 900];
-    assert!(Scales::around(&with_means, 0.0).is_none());
+    assert!(Scales::around(&with_means, 0.0, 1).is_none());
     with_means.extend([one; 100]);
     assert_eq!(ends(&with_means), [2.0, 2.0, 0.25, 0.25]);
-    assert!(Scales::around(&[], 0.0).is_none());
+    assert!(Scales::around(&[], 0.0, 1).is_none());
 }
