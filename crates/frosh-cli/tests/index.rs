@@ -375,7 +375,7 @@ fn wrong_inputs_are_named_and_change_nothing() {
     for (arguments, parts) in [
         ("index build model a.npy -o index", &["index:", "already", "add to it"][..]),
         ("index build model a.npy -o full", &["full:", "mine.txt"]),
-        ("index build bare a.npy -o new", &["bare", "--no-factors"]),
+        ("index build bare a.npy --factors -o new", &["bare", "--factors"]),
         ("index build model wide.npy -o new", &["24 dimensions", "wide.npy", "7"]),
         ("index build model none.npy -o new", &["none.npy"]),
         ("index add nothing a.npy", &["nothing", "No such file"]),

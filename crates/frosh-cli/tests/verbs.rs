@@ -29,7 +29,7 @@ fn from_vectors_to_neighbours() {
     for part in ["total", "read", "sketch", "solve"] {
         assert!(trained["seconds"][part].is_f64(), "{part}");
     }
-    let coded = json(dir.path(), "encode model.frosh base.npy -o codes.frosh");
+    let coded = json(dir.path(), "encode model.frosh base.npy --no-factors -o codes.frosh");
     assert_eq!((coded["rows"].as_u64(), coded["bytes_per_row"].as_u64()), (Some(3000), Some(2)));
     assert_eq!(coded["model"], trained["id"]);
 
@@ -40,7 +40,10 @@ fn from_vectors_to_neighbours() {
     assert_eq!(&plain[128..], codes.as_bytes());
 
     // The library finds what the program finds.
-    let text = ok(dir.path(), "search model.frosh codes.frosh --queries queries.npy -k 7 --json");
+    let text = ok(
+        dir.path(),
+        "search model.frosh codes.frosh --queries queries.npy -k 7 --rank hamming --json",
+    );
     let model = frosh::Hasher::load(dir.path().join("model.frosh")).unwrap();
     let queries = values(20, DIM, 2);
     let asked = model.encode(frosh::Rows::new(&queries, DIM).unwrap()).unwrap();
@@ -256,6 +259,38 @@ fn every_verb_has_help_with_an_example() {
     }
 }
 
+/// Without options, `encode` keeps what the model's ranking needs, `search` uses that ranking, and `inspect` shows why.
+#[test]
+fn the_model_chooses_and_every_verb_follows() {
+    let dir = folder();
+    let trained = json(dir.path(), "train base.npy --bits 16 -o model.frosh");
+    let choice = &trained["choice"];
+    assert_eq!(trained["ranking"], choice["ranking"]);
+    assert_eq!(choice["measured"].as_array().unwrap().len(), 6);
+    let forecast = &choice["forecast"];
+    assert!(forecast["reranked"].as_f64().unwrap() >= 0.9, "{forecast}");
+    let shown = json(dir.path(), "inspect model.frosh");
+    assert_eq!((&shown["choice"], &shown["ranking"]), (choice, &trained["ranking"]));
+    assert!(ok(dir.path(), "inspect model.frosh").contains("chosen"));
+    let coded = json(dir.path(), "encode model.frosh base.npy -o codes.frosh");
+    let bytes = 2 + choice["factor_bytes"].as_u64().unwrap();
+    assert_eq!(coded["bytes_per_row"].as_u64(), Some(bytes));
+    assert_eq!(trained["bytes_per_row"].as_u64(), Some(bytes));
+    let rank = choice["ranking"].as_str().unwrap();
+    let search = "search model.frosh codes.frosh --queries queries.npy --json";
+    assert_eq!(ok(dir.path(), search), ok(dir.path(), &format!("{search} --rank {rank}")));
+    let over = forecast["oversample"].as_u64().unwrap();
+    let again = format!("{search} --rerank base.npy");
+    assert_eq!(ok(dir.path(), &again), ok(dir.path(), &format!("{again} --oversample {over}")));
+    // An index follows the model too.
+    ok(dir.path(), "index build model.frosh base.npy --vectors f32 -o index --quiet");
+    let search = "index search index --queries queries.npy --json";
+    assert_eq!(ok(dir.path(), search), ok(dir.path(), &format!("{search} --oversample {over}")));
+    // `train` says what to expect.
+    let told = ok(dir.path(), "train base.npy --bits 16 -o again.frosh");
+    assert!(told.contains("expect recall@10 of ") && told.contains("--oversample"), "{told}");
+}
+
 #[test]
 fn codes_with_factors_are_ranked_by_estimated_distance() {
     let dir = folder();
@@ -276,7 +311,7 @@ fn codes_with_factors_are_ranked_by_estimated_distance() {
         assert_eq!(line["ids"], serde_json::json!(ids));
     }
     // Plain codes cannot be ranked so, nor can .npy hold factors.
-    ok(dir.path(), "encode model.frosh base.npy -o plain.frosh --quiet");
+    ok(dir.path(), "encode model.frosh base.npy --no-factors -o plain.frosh --quiet");
     let refused = common::run(
         dir.path(),
         "search model.frosh plain.frosh --queries queries.npy --rank estimated",

@@ -147,12 +147,13 @@ fn byte(hash: u32) -> u8 {
 fn a_sketcher_holds_at_most_three_l_d_floats_and_its_reservoir() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     for (method, many) in
-        [(Method::Frosh, 1_000_000), (Method::FroshSparse, 1_000_000), (Method::Osh, 20_000)]
+        [(Method::Frosh, 1_000_000), (Method::FroshSparse, 1_000_000), (Method::Osh, 30_000)]
     {
         let config = Config::new(DIM).sketch_rows(L).method(method);
-        let held = watch(config.clone(), &[10_000, many], single);
+        // The reservoir is full after 16,384 rows.
+        let held = watch(config.clone(), &[20_000, many], single);
         check(method.as_str(), &held, RESERVOIR);
-        let held = watch(config, &[10_000, 20_000], byte);
+        let held = watch(config, &[20_000, 30_000], byte);
         check(&format!("{} of bytes", method.as_str()), &held, RESERVOIR);
     }
 }
