@@ -63,7 +63,7 @@
 //! # Costs
 //!
 //! n rows of d values; r bits; l sketch rows, at least 2 r; m rows in a compressed block, at most about 4 d;
-//! s sampled rows, 4,096 by default.
+//! s sampled rows, 16,384 by default.
 //!
 //! | stage | time | memory |
 //! |---|---|---|

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Hasher`] | the model: mean, projection W and distance estimator; encodes rows to [`Codes`], prepares [`Queries`](crate::Queries), saves |
 //! | [`Rotation`] | how the directions are rotated before their signs are taken |
+//! | [`Choice`], [`Measured`], [`Forecast`] | what the fit measured on the sample, and what recall to expect |
 //!
 //! [`Sketch::hasher`] and [`Sketch::hasher_with`] fit a hasher.
 //!
@@ -13,6 +14,7 @@
 //! | `rotation.rs`, `polar.rs` | rotations; the polar factor that ITQ needs |
 //! | `refine.rs` | directions refined by the sample |
 //! | `estimator.rs` | the factors of a row, and the distance estimate |
+//! | `choice.rs` | chooses rotation, ranking and factors on the sample; forecasts recall |
 //! | `residual.rs`, `trial.rs` | fits the estimator to the sample; measures recall on the sample |
 //! | `serialization.rs` | file contents |
 //!
@@ -39,8 +41,9 @@
 //!
 //! - Algorithm 1 has no rotation. Signs of unrotated principal coordinates are worse than random projections, since
 //!   bits of small variance count as much as those of large variance. So there is a rotation by default:
-//!   [`Rotation::Refined`] if the sample has at least eight rows for each bit, else [`Rotation::Random`].
-//! - [`Rotation::Refined`] also replaces V by better directions; all other rotations keep those of the sketch.
+//!   [`Rotation::Refined`] or [`Rotation::RefinedRandom`], whichever measures better on the sample ([`Choice`]);
+//!   [`Rotation::Random`] if the sample has fewer than eight rows for each bit.
+//! - Both refined rotations also replace V by better directions; all other rotations keep those of the sketch.
 //! - phi . w_k is subtracted after the product, and not phi from every row. If the mean is so long that digits
 //!   would be lost, it is subtracted from every row.
 //! - The distance estimate is not in the paper. It follows RaBitQ (Gao and Long, 2024).
@@ -230,7 +233,8 @@ impl Config {
 }
 
 impl Sketch {
-    /// Fits a hasher of `bits` bits with the default rotation.
+    /// Fits a hasher of `bits` bits. Rotation, ranking and bytes of factors are chosen by measuring them on the sample
+    /// ([`Hasher::choice`]).
     ///
     /// # Errors
     ///

@@ -80,7 +80,7 @@ const MAX_SAVED_BLOCK_ROWS: usize = 1 << 30;
 
 impl Config {
     /// The default settings for rows of `dim` values: FROSH, 256 sketch rows (enough for 128 bits) but at most
-    /// twice the dimension, Euclidean distance, 4,096 sampled rows, seed 0, worker 0.
+    /// twice the dimension, Euclidean distance, 16,384 sampled rows, seed 0, worker 0.
     pub fn new(dim: usize) -> Self {
         Self {
             dim,
@@ -145,7 +145,7 @@ impl Config {
     }
 
     /// Sets the number of sampled rows, which the ITQ and refined rotations and the distance estimator are fitted to:
-    /// 4,096 by default, 0 for no sample. A sample takes 2 d + 12 bytes a row, and is limited to 32 MB.
+    /// 16,384 by default, 0 for no sample. A sample takes 2 d + 12 bytes a row, and is limited to 32 MB.
     pub fn reservoir_rows(mut self, rows: usize) -> Self {
         self.reservoir_rows = rows;
         self
