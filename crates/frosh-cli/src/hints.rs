@@ -53,7 +53,6 @@ fn words(hint: Hint) -> Option<(&'static [&'static str], &'static str)> {
         Hint::SkipBadRows => (&["skip-bad"], "--skip-bad leaves such rows out"),
         Hint::ChooseOutputFormat => (&["to"], "choose the format with --to"),
         Hint::ChooseOutputType => (&["type"], "choose another type with --type, or another format"),
-        Hint::EnableZstd => (&[], "or build frosh with --features zstd"),
         // `Hint` is open to additions.
         _ => return None,
     })
@@ -81,7 +80,6 @@ mod tests {
         assert_eq!(advice("frosh index build m a.npy -o x", Hint::ChooseColumn), column);
         assert_eq!(advice("frosh merge a b -o x", Hint::ChooseColumn), None);
         assert_eq!(advice("frosh train a.npy -o x", Hint::ChooseOutputFormat), None);
-        assert!(advice("frosh merge a b -o x", Hint::EnableZstd).is_some());
     }
 
     #[test]

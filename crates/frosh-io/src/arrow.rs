@@ -9,7 +9,8 @@
 //!
 //! Opening reads the metadata of all record batches, so that the number of rows is known. Reading then
 //! takes only the buffers of the one column, about 1 MiB at a time, however long the record batches are;
-//! lz4, and zstd with the feature `zstd`, are decompressed on the way. Skipping uncompressed rows costs
+//! lz4 and zstd are decompressed on the way. A buffer that was compressed with zstd in one call may refer back
+//! to its first byte, so that it is in memory as a whole while it is read. Skipping uncompressed rows costs
 //! nothing. Of `arrow-ipc` only the parsing of the metadata is used: its readers load whole record batches,
 //! and allocate the decompressed size that buffers claim. Not supported: Feather version 1, big-endian
 //! files, and streams from before 2019 (Arrow 0.14).

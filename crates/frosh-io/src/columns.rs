@@ -20,13 +20,6 @@ use crate::source::MAX_DIM;
 use arrow_schema::{DataType, Field, FieldRef, Schema};
 use std::fmt::Display;
 
-/// The fault of a file that needs the feature `zstd`, in a build without it.
-pub(crate) fn needs_zstd() -> Fault {
-    let why =
-        "is compressed with zstd, which this build does not read; rewrite it with snappy or lz4";
-    Fault::file(why).hint(Hint::EnableZstd)
-}
-
 /// The fault of a file that breaks the rules of its format.
 pub(crate) fn damaged(why: impl Display) -> Fault {
     Fault::file(format!("is damaged: {why}"))

@@ -127,8 +127,6 @@ pub enum Hint {
     ChooseOutputFormat,
     /// Write another [`Target::kind`](crate::Target::kind), or another format.
     ChooseOutputType,
-    /// Build this crate with its feature `zstd`.
-    EnableZstd,
 }
 
 impl std::fmt::Display for Hint {
@@ -145,7 +143,6 @@ impl std::fmt::Display for Hint {
             Hint::SkipBadRows => "set Options::skip_bad to leave such rows out",
             Hint::ChooseOutputFormat => "set another Target::format",
             Hint::ChooseOutputType => "set another Target::kind or Target::format",
-            Hint::EnableZstd => "build with the feature zstd",
         })
     }
 }

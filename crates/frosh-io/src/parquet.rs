@@ -5,8 +5,8 @@
 //! `PAR1` again.
 //!
 //! The `parquet` crate reads the pages of the one column, one page at a time, about 1 MiB of values per
-//! step. Plain and dictionary encoding and all compressions but LZO are read; zstd only with the feature
-//! `zstd`. Skipping costs nothing for whole row groups, and decodes the lengths of the lists in the last
+//! step. Plain and dictionary encoding and all compressions but LZO are read. Zstd is decompressed here
+//! (`row_limit.rs`), since the crate has only a C library for it. Skipping costs nothing for whole row groups, and decodes the lengths of the lists in the last
 //! one. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it,
 //! so that lists of a fixed size are seen as lists of variable size, whose first row determines the
 //! dimension.
@@ -31,7 +31,7 @@ use self::row_limit::{CheckedGroups, RowLimit};
 use crate::batch::Kind;
 use crate::columns::{
     BatchWriter, Column, ListReader, ListSink, ListSource, Lists, damaged, guard, list_schema,
-    needs_zstd, rows_in,
+    rows_in,
 };
 use crate::error::Fault;
 use crate::source::{MAX_DIM, Sink, Source};
@@ -173,14 +173,8 @@ fn step(dim: usize, bytes: usize) -> (usize, RowLimit) {
 
 /// Checks that the crate can read the column of a row group.
 fn check(chunk: &ColumnChunkMetaData, length: u64) -> Result<(), Fault> {
-    match chunk.compression() {
-        Compression::ZSTD(_) if !cfg!(feature = "zstd") => return Err(needs_zstd()),
-        Compression::LZO => {
-            return Err(
-                "is compressed with LZO, which is not supported; rewrite it with snappy".into()
-            );
-        }
-        _ => {}
+    if chunk.compression() == Compression::LZO {
+        return Err("is compressed with LZO, which is not supported; rewrite it with snappy".into());
     }
     let start = chunk.dictionary_page_offset().unwrap_or(i64::MAX).min(chunk.data_page_offset());
     let end = start.checked_add(chunk.compressed_size()).and_then(|end| u64::try_from(end).ok());

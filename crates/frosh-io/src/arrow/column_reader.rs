@@ -2,6 +2,7 @@
 
 use super::index::{Codec, ColumnChunk, Span};
 use crate::columns::{Column, Lists, Offsets, damaged, rows_in};
+use crate::decompress::unzstd;
 use crate::error::Fault;
 use crate::source::MAX_DIM;
 use arrow_array::types::{
@@ -228,7 +229,7 @@ impl BufferReader {
         }
         let source = match codec {
             _ if !compressed => BufferSource::File(range),
-            Codec::Zstd => BufferSource::Decompressor(zstd_decoder(range)?),
+            Codec::Zstd => BufferSource::Decompressor(Box::new(unzstd(range, span.len))),
             _ => {
                 let decoder = lz4_flex::frame::FrameDecoder::new(BufReader::new(range));
                 BufferSource::Decompressor(Box::new(decoder))
@@ -285,16 +286,6 @@ fn read_fault(error: std::io::Error) -> Fault {
         InvalidData | InvalidInput | Other | UnexpectedEof => damaged(error),
         _ => Fault::Io(error),
     }
-}
-
-#[cfg(feature = "zstd")]
-fn zstd_decoder(range: FileRange) -> Result<Box<dyn Read + Send>, Fault> {
-    Ok(Box::new(zstd::stream::read::Decoder::new(range)?))
-}
-
-#[cfg(not(feature = "zstd"))]
-fn zstd_decoder(_: FileRange) -> Result<Box<dyn Read + Send>, Fault> {
-    Err(crate::columns::needs_zstd())
 }
 
 /// A range of a file. Several can be read in turns: each has its own position.
