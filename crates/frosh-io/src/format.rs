@@ -1,7 +1,8 @@
 //! The formats, and how the format of a file is found: from its first bytes, or from its name.
 //!
 //! A file that begins with the magic number of `.npy`, `.npz`, Parquet, Arrow or HDF5 has that format,
-//! whatever its name. `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name
+//! whatever its name. An Arrow stream begins with four bytes `FF`, which other files may do too, so that it is
+//! known by its name. `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name
 //! decides. The magic number of idx is weak (two zeros and two small numbers), and is considered only
 //! if the name tells no format.
 
@@ -33,7 +34,7 @@ pub enum Format {
     I8bin,
     /// Apache Parquet.
     Parquet,
-    /// Arrow IPC file (Feather).
+    /// Arrow IPC file (Feather) or stream.
     Arrow,
     /// HDF5, as ann-benchmarks uses it.
     Hdf5,
@@ -112,6 +113,7 @@ impl Format {
             return Ok(format);
         }
         match Format::of_name(path) {
+            Some(Arrow) if head.starts_with(&[0xFF; 4]) => Ok(Arrow),
             Some(format @ (Npy | Npz | Parquet | Arrow | Hdf5)) => Err(Fault::file(format!(
                 "is named as {}, but begins with {:02x?}, not with that format's magic number: it is \
                  damaged, or of another format",
@@ -173,5 +175,8 @@ mod tests {
         assert!(detect(b"1,2,3", "a.npy").is_err());
         assert!(detect(b"1,2,3", "a.unknown").is_err());
         assert!(detect(b"", "npy").is_err());
+        assert_eq!(detect(b"\xFF\xFF\xFF\xFF\x10\0\0\0", "data.arrow").ok(), Some(Arrow));
+        assert_eq!(detect(b"\xFF\xFF\xFF\xFF\x10\0\0\0", "data.fbin").ok(), Some(Fbin));
+        assert!(detect(b"\xFF\xFF\xFF\xFF\x10\0\0\0", "data").is_err());
     }
 }
