@@ -94,3 +94,37 @@ fn a_saved_dataset_is_one_stream() {
     copy("state.json", "state.json");
     assert_eq!(open(dir.path(), &Options::default()).rows(), Some(15));
 }
+
+#[test]
+fn safetensors_files() {
+    check("one.safetensors", &Options::default(), Kind::F32);
+    check("bf16.safetensors", &Options::default(), Kind::F32);
+    for (name, kind) in [("half", Kind::F16), ("double", Kind::F64)] {
+        let options = Options { dataset: Some(name.into()), ..Options::default() };
+        check("several.safetensors", &options, kind);
+    }
+    let (why, hint) = refusal(&fixture("several.safetensors"), &Options::default());
+    assert!(why.contains("\"double\" (30 x 8 of f64), \"half\" (30 x 8 of f16)"), "{why}");
+    assert_eq!(hint, Some(Hint::ChooseDataset));
+    let contents = frosh_io::contents(&fixture("several.safetensors"), &Options::default());
+    let contents = contents.unwrap().unwrap().1;
+    assert_eq!(contents, ["double (30 x 8 of f64)", "half (30 x 8 of f16)", "ids (30 of i64)"]);
+}
+
+#[test]
+fn json_lines() {
+    for name in ["pandas.jsonl", "datasets.jsonl", "duckdb.jsonl", "polars.ndjson"] {
+        check(name, &Options::default(), Kind::F32);
+    }
+    let emb = Options { column: Some("emb".into()), ..Options::default() };
+    check("pandas.jsonl", &emb, Kind::F32);
+    let other = Options { column: Some("text".into()), ..Options::default() };
+    assert!(refusal(&fixture("pandas.jsonl"), &other).0.contains("expected an array of numbers"));
+}
+
+#[test]
+fn word_vectors() {
+    for name in ["word2vec.txt", "glove.8d.txt", "fasttext.vec"] {
+        check(name, &Options::default(), Kind::F32);
+    }
+}

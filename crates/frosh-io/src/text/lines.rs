@@ -20,6 +20,8 @@ pub(crate) struct Lines {
     number: u64,
     /// Whether the next call of [`Lines::next`] returns the current line again.
     repeat: bool,
+    /// Whether lines that begin with `#` are rows.
+    comments_are_rows: bool,
     max_line: usize,
 }
 
@@ -43,8 +45,15 @@ impl Lines {
             ended: false,
             number: 0,
             repeat: false,
+            comments_are_rows: false,
             max_line,
         }
+    }
+
+    /// Takes lines that begin with `#` as rows.
+    pub(crate) fn with_comments_as_rows(mut self) -> Self {
+        self.comments_are_rows = true;
+        self
     }
 
     /// Moves to the next line that is neither blank nor a comment; false at the end.
@@ -54,7 +63,7 @@ impl Lines {
         }
         while self.next_of_any_kind()? {
             let text = self.line().trim_ascii_start();
-            if !text.is_empty() && text[0] != b'#' {
+            if !text.is_empty() && (text[0] != b'#' || self.comments_are_rows) {
                 return Ok(true);
             }
         }
