@@ -115,6 +115,10 @@ pub enum Hint {
     ChooseFormat,
     /// Set [`Options::column`](crate::Options::column) to one of the columns that the error names.
     ChooseColumn,
+    /// Set [`Options::columns`](crate::Options::columns) to the columns of the dimensions.
+    ChooseColumns,
+    /// No file is a table: leave out [`Options::columns`](crate::Options::columns).
+    OmitColumns,
     /// No file has columns: leave out [`Options::column`](crate::Options::column).
     OmitColumn,
     /// Set [`Options::dataset`](crate::Options::dataset) to one of the data sets that the error names.
@@ -137,6 +141,8 @@ impl std::fmt::Display for Hint {
             Hint::CheckDimension => "check Options::dim",
             Hint::ChooseFormat => "set Options::format",
             Hint::ChooseColumn => "set Options::column",
+            Hint::ChooseColumns => "set Options::columns to the columns of the dimensions",
+            Hint::OmitColumns => "leave out Options::columns",
             Hint::OmitColumn => "leave out Options::column",
             Hint::ChooseDataset => "set Options::dataset",
             Hint::OmitDataset => "leave out Options::dataset",

@@ -44,7 +44,7 @@
 //! | `.npy`, `.npz` | f16 f32 f64 u8 i8 i16 i32, versions 1 to 3, both byte orders, C and Fortran order | C order |
 //! | `.fvecs` `.bvecs` `.ivecs` | yes | yes |
 //! | `.fbin` `.f16bin` `.u8bin` `.i8bin` | yes | yes |
-//! | Parquet, Arrow IPC (Feather) | list columns of f16 f32 f64 u8 i8 | a column of fixed-size lists |
+//! | Parquet, Arrow IPC (Feather) | list columns of f16 f32 f64 u8 i8, or a column for each dimension | a column of fixed-size lists |
 //! | HDF5 | two-dimensional data sets, contiguous or in chunks | one contiguous data set |
 //! | safetensors | two-dimensional tensors, also bf16 | one tensor |
 //! | idx | all its number types | bytes |
@@ -71,6 +71,7 @@ mod batches;
 mod bigann;
 mod byte_source;
 mod cast;
+mod chosen;
 mod columns;
 mod contents;
 mod csv;
@@ -100,6 +101,7 @@ mod words;
 
 pub use batch::{Batch, Kind, RowConsumer, Values};
 pub use batches::Batches;
+pub use chosen::Columns;
 pub use contents::contents;
 pub use error::{Error, Hint, Result, visible};
 pub use format::Format;

@@ -2,6 +2,7 @@
 
 use crate::batch::Kind;
 use crate::byte_source::{ByteSource, Ending};
+use crate::chosen::Columns;
 use crate::decompress::Compression;
 use crate::error::{Fault, Hint};
 use crate::format::Format;
@@ -27,8 +28,11 @@ use std::path::Path;
 pub struct Options {
     /// The format; without it, content and name of each file decide.
     pub format: Option<Format>,
-    /// The column with the vectors (Parquet, Arrow), or the field (JSON Lines).
+    /// The column with the vectors (Parquet, Arrow) or the field (JSON Lines); within structures its path, with
+    /// dots between the names.
     pub column: Option<String>,
+    /// The columns that are the dimensions (Parquet, Arrow, CSV, TSV).
+    pub columns: Option<Columns>,
     /// The data set (HDF5), array (`.npz`) or tensor (safetensors).
     pub dataset: Option<String>,
     /// The dimension, for formats that do not tell (raw, LIBSVM).
@@ -162,11 +166,17 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
         Format::I8bin => Box::new(bigann::open(bytes, Kind::I8)?),
         Format::Parquet => {
             seekable()?;
-            parquet::open(path, column, options.skip_bad)?
+            match &options.columns {
+                None => parquet::open(path, column, options.skip_bad)?,
+                Some(columns) => parquet::open_table(path, columns, options.skip_bad)?,
+            }
         }
         Format::Arrow => {
             seekable()?;
-            arrow::open(path, column, options.skip_bad)?
+            match &options.columns {
+                None => arrow::open(path, column, options.skip_bad)?,
+                Some(columns) => arrow::open_table(path, columns, options.skip_bad)?,
+            }
         }
         Format::Hdf5 => {
             seekable()?;
@@ -177,8 +187,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
         Format::Jsonl => Box::new(jsonl::open(Box::new(bytes), column, options.skip_bad)?),
         Format::Words => Box::new(words::open(Box::new(bytes))?),
         Format::Libsvm => Box::new(libsvm::open(Box::new(bytes), options.dim)?),
-        Format::Csv => Box::new(csv::open(Box::new(bytes), None)?),
-        Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'))?),
+        Format::Csv => Box::new(csv::open(Box::new(bytes), None, options.columns.as_ref())?),
+        Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'), options.columns.as_ref())?),
         Format::Raw => {
             let dim = options.dim.ok_or_else(|| {
                 Fault::file("is taken as raw values, which have no header, and no dimension is set")

@@ -1,6 +1,6 @@
 //! Files as the tools that people use write them, made by `scripts/make_fixtures.py`.
 
-use frosh_io::{Hint, Kind, Options, Vectors};
+use frosh_io::{Columns, Hint, Kind, Options, Vectors};
 use std::path::{Path, PathBuf};
 
 const ROWS: usize = 30;
@@ -126,5 +126,106 @@ fn json_lines() {
 fn word_vectors() {
     for name in ["word2vec.txt", "glove.8d.txt", "fasttext.vec"] {
         check(name, &Options::default(), Kind::F32);
+    }
+}
+
+fn with_columns(columns: &str) -> Options {
+    Options { columns: Some(columns.parse::<Columns>().unwrap()), ..Options::default() }
+}
+
+#[test]
+fn a_column_for_each_dimension() {
+    for columns in ["f*", "2-9", "f0,f1,f2-f7,3-9"] {
+        let options = with_columns(columns);
+        if columns.contains("f2-f7") {
+            // A range is of positions only.
+            let (why, hint) = refusal(&fixture("polars_columns.parquet"), &options);
+            assert!(why.contains("has no column \"f2-f7\"; columns: \"id\", \"text\""), "{why}");
+            assert_eq!(hint, Some(Hint::ChooseColumns));
+            continue;
+        }
+        check("polars_columns.parquet", &options, Kind::F32);
+        check("polars_columns.arrow", &options, Kind::F32);
+        check("pandas_columns.parquet", &options, Kind::F64);
+    }
+    check("polars_columns.csv", &with_columns("f*"), Kind::F32);
+    check("polars_columns.csv", &with_columns("1-8"), Kind::F32);
+    check("pandas_columns.csv", &with_columns("f*"), Kind::F32);
+    check("pandas_columns.csv", &with_columns("3-10"), Kind::F32);
+    check("pandas_matrix.csv", &with_columns("1-8"), Kind::F32);
+    for name in ["polars_columns.csv", "polars_columns.parquet", "polars_columns.arrow"] {
+        let (why, hint) = refusal(&fixture(name), &Options::default());
+        assert_eq!(hint, Some(Hint::ChooseColumns), "{why}");
+    }
+    for name in ["polars_columns.parquet", "polars_columns.arrow"] {
+        let (why, hint) = refusal(&fixture(name), &with_columns("*"));
+        assert!(why.contains("column \"text\" is text, expected numbers"), "{why}");
+        assert_eq!(hint, Some(Hint::ChooseColumns));
+    }
+}
+
+#[test]
+fn columns_of_different_types() {
+    let want: Vec<f64> = (0..ROWS)
+        .flat_map(|i| {
+            (0..DIM).map(move |j| if j == 7 { value(i, j).max(0.0) } else { value(i, j) })
+        })
+        .collect();
+    for name in ["mixed.parquet", "mixed.arrow"] {
+        let all = open(&fixture(name), &with_columns("*"));
+        assert_eq!((all.dim(), all.kind(), all.rows()), (DIM, Kind::F64, Some(30)), "{name}");
+        assert_eq!(read(&all, 0).unwrap(), want, "{name}");
+        assert_eq!(read(&all, 13).unwrap(), want[13 * DIM..], "{name}");
+        for (columns, kind) in
+            [("half", Kind::F16), ("half,tiny,single,short", Kind::F32), ("tiny", Kind::I8)]
+        {
+            assert_eq!(open(&fixture(name), &with_columns(columns)).kind(), kind, "{columns}");
+        }
+    }
+}
+
+#[test]
+fn nulls_in_columns() {
+    for name in ["holes.parquet", "holes.arrow"] {
+        let (why, hint) = refusal(&fixture(name), &with_columns("a,b"));
+        assert!(why.contains("row 5: column \"a\" is null, expected a number"), "{why}");
+        assert_eq!(hint, Some(Hint::SkipBadRows));
+        let options = Options { skip_bad: true, ..with_columns("a,b") };
+        let vectors = open(&fixture(name), &options);
+        let rows = (0..ROWS).filter(|i| *i != 5);
+        let want: Vec<f64> = rows.flat_map(|i| [i as f64, i as f64]).collect();
+        assert_eq!(read(&vectors, 0).unwrap(), want, "{name}");
+        assert_eq!(read(&vectors, 20).unwrap(), want[40..], "{name}");
+    }
+}
+
+#[test]
+fn vectors_within_structures() {
+    let column = |name: &str| Options { column: Some(name.into()), ..Options::default() };
+    for end in ["parquet", "arrow"] {
+        let name = format!("nested.{end}");
+        check(&name, &column("doc.emb"), Kind::F32);
+        check(&name, &column("doc.meta.emb"), Kind::F16);
+        let (why, _) = refusal(&fixture(&name), &Options::default());
+        assert!(
+            why.contains("\"doc\" (structure of 3 fields), \"doc.emb\" (list of f32)"),
+            "{why}"
+        );
+        for wrong in ["doc", "doc.lang", "doc.no", "no.emb", "doc.emb.x", "doc."] {
+            let (why, hint) = refusal(&fixture(&name), &column(wrong));
+            assert_eq!(hint, Some(Hint::ChooseColumn), "{why}");
+        }
+        // Row 3 is null; in row 17 the inner structure is.
+        let name = format!("nested_null.{end}");
+        for (path, bad) in [("doc.emb", vec![3]), ("doc.meta.emb", vec![3, 17])] {
+            let (why, hint) = refusal(&fixture(&name), &column(path));
+            assert!(why.contains("row 3: is null, expected a vector"), "{why}");
+            assert_eq!(hint, Some(Hint::SkipBadRows));
+            let options = Options { skip_bad: true, ..column(path) };
+            let got = read(&open(&fixture(&name), &options), 0).unwrap();
+            let good = (0..ROWS).filter(|i| !bad.contains(i));
+            let want: Vec<f64> = good.flat_map(|i| (0..DIM).map(move |j| value(i, j))).collect();
+            assert_eq!(got, want, "{path} of {name}");
+        }
     }
 }

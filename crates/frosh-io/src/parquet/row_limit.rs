@@ -89,6 +89,7 @@ impl Iterator for ColumnChunks {
         let group = self.meta.row_group(self.groups.next()?);
         let mut chunk = group.column(self.column).clone();
         let width = width(chunk.column_descr());
+        let lists = chunk.column_descr().max_rep_level() > 0;
         // The crate's decompressor for zstd is a C library. Here the crate is told that the pages are not
         // compressed, and they are decompressed when it hands them on.
         let zstd = matches!(chunk.compression(), Compression::ZSTD(_));
@@ -103,7 +104,8 @@ impl Iterator for ColumnChunks {
             SerializedPageReader::new(self.file.clone(), &chunk, group.num_rows() as usize, None);
         let checked = pages.map(|pages| {
             let lengths = Lengths::default();
-            Box::new(CheckedPages { pages, zstd, width, lengths, limit: self.limit.clone() }) as _
+            let limit = self.limit.clone();
+            Box::new(CheckedPages { pages, zstd, lists, width, lengths, limit }) as _
         });
         Some(checked)
     }
@@ -126,6 +128,8 @@ struct CheckedPages {
     pages: SerializedPageReader<CheckedFile>,
     /// Whether they are compressed with zstd.
     zstd: bool,
+    /// Whether the column holds lists, so that the pages have repetition levels.
+    lists: bool,
     /// Least size of a value in the dictionary.
     width: usize,
     lengths: Lengths,
@@ -155,6 +159,7 @@ impl CheckedPages {
                 }
                 return Ok(());
             }
+            _ if !self.lists => return Ok(()),
             Page::DataPage { buf, num_values, rep_level_encoding, .. } => {
                 let levels = match rep_level_encoding {
                     // The levels come after their length.
