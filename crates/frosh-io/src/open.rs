@@ -116,10 +116,11 @@ pub(crate) fn detect_or(
             Err(_) if stdin => Format::Raw,
             Err(why) if Format::of_name(path).is_none() => {
                 pickle::refuse(&head, path)?;
+                let mut by_lines = None;
                 if default.is_none() && is_txt(path) {
                     bytes.by_ref().take(LINES - HEAD).read_to_end(&mut head)?;
+                    by_lines = words::detect(&head);
                 }
-                let by_lines = if head.len() > HEAD as usize { words::detect(&head) } else { None };
                 default.or(by_lines).ok_or(why)?
             }
             other => other?,

@@ -1,6 +1,6 @@
 //! Files as the tools that people use write them, made by `scripts/make_fixtures.py`.
 
-use frosh_io::{Columns, Hint, Kind, Options, Vectors};
+use frosh_io::{Columns, Format, Hint, Kind, Options, Vectors};
 use std::path::{Path, PathBuf};
 
 const ROWS: usize = 30;
@@ -131,6 +131,31 @@ fn word_vectors() {
 
 fn with_columns(columns: &str) -> Options {
     Options { columns: Some(columns.parse::<Columns>().unwrap()), ..Options::default() }
+}
+
+#[test]
+fn text_files_are_told_apart_by_their_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    for (text, format) in [
+        ("1 2\n3 4\n", Format::Csv),
+        ("a,b\n1,2\n3,4\n", Format::Csv),
+        ("a 1 2\nb 3 4\n", Format::Words),
+        ("2 2\na 1 2\nb 3 4\n", Format::Words),
+    ] {
+        let vectors = open(&write("a.txt", text), &Options::default());
+        assert_eq!(vectors.files()[0].format, format, "{text:?}");
+        assert_eq!(read(&vectors, 0).unwrap(), [1.0, 2.0, 3.0, 4.0], "{text:?}");
+    }
+    let (why, hint) = refusal(&write("story.txt", "once upon a time\n"), &Options::default());
+    assert_eq!(hint, Some(Hint::ChooseFormat), "{why}");
+    // A folder's text files are not data unless they are named.
+    write("b.csv", "5,6\n");
+    assert_eq!(read(&open(dir.path(), &Options::default()), 0).unwrap(), [5.0, 6.0]);
 }
 
 #[test]
