@@ -180,6 +180,9 @@ pub fn run_all(bytes: &[u8], format: Format) {
         }
     }
     if matches!(format, Format::Parquet | Format::Arrow) {
+        // Columns of numbers, each a dimension.
+        let columns = Some("*".parse().expect("valid columns"));
+        open(path, &Options { columns, ..options.clone() });
         open(path, &Options { skip_bad: true, ..options });
     }
 }

@@ -4,7 +4,7 @@ use crate::verbs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use frosh::{Method, Metric, Rotation};
-use frosh_io::{Format, Kind, Options};
+use frosh_io::{Columns, Format, Kind, Options};
 use std::path::Path;
 
 const EXAMPLES: &str = "\
@@ -14,8 +14,8 @@ Examples:
   frosh encode model.frosh vectors.npy -o codes.frosh   turn vectors into codes
   frosh search model.frosh codes.frosh --queries q.npy  find the nearest 10
 
-Formats: npy npz fvecs bvecs ivecs fbin f16bin u8bin i8bin parquet arrow hdf5 idx libsvm csv tsv
-raw, the plain ones also packed as .gz or .zst. A folder or a pattern ('part-*.npy') is one stream.";
+Formats: npy npz fvecs bvecs ivecs fbin f16bin u8bin i8bin parquet arrow hdf5 safetensors idx jsonl
+words (GloVe, word2vec) libsvm csv tsv raw, the plain ones also packed as .gz or .zst. A folder or a pattern ('part-*.npy') is one stream.";
 
 /// Learns short binary codes for vectors in one pass over a stream, in constant memory, on one machine or
 /// on many, and finds neighbours by them.
@@ -84,10 +84,14 @@ pub(crate) struct Reading {
     /// Format of the data, where neither content nor name tells
     #[arg(long, value_name = "NAME", value_parser = format_name)]
     pub(crate) format: Option<Format>,
-    /// Column with the vectors (Parquet, Arrow)
-    #[arg(long, value_name = "NAME")]
+    /// Column with the vectors (Parquet, Arrow; within structures a path such as doc.emb) or field (JSON Lines)
+    #[arg(long, value_name = "NAME", conflicts_with = "columns")]
     pub(crate) column: Option<String>,
-    /// Data set (HDF5) or array (.npz)
+    /// Columns of the dimensions, each of numbers (Parquet, Arrow, CSV, TSV): names, patterns or positions from 0,
+    /// such as 'f*' or 2-101
+    #[arg(long, value_name = "LIST")]
+    pub(crate) columns: Option<Columns>,
+    /// Data set (HDF5), array (.npz) or tensor (safetensors)
     #[arg(long, value_name = "NAME")]
     pub(crate) dataset: Option<String>,
     /// Dimension of the rows (raw, LIBSVM)
@@ -99,10 +103,16 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
+    /// The chosen column or columns, as a checkpoint keeps them.
+    pub(crate) fn column_setting(&self) -> Option<String> {
+        self.column.clone().or_else(|| self.columns.as_ref().map(|all| format!("columns {all}")))
+    }
+
     pub(crate) fn options(&self, skip_bad: bool) -> Options {
         Options {
             format: self.format,
             column: self.column.clone(),
+            columns: self.columns.clone(),
             dataset: self.dataset.clone(),
             dim: self.dim,
             kind: self.raw_type,

@@ -47,13 +47,17 @@ fn words(hint: Hint) -> Option<(&'static [&'static str], &'static str)> {
         Hint::CheckDimension => (&["dim"], "check --dim"),
         Hint::ChooseFormat => (&["format"], "set the format with --format"),
         Hint::ChooseColumn => (&["column"], "choose one with --column"),
+        Hint::ChooseColumns => (
+            &["columns"],
+            "choose the columns of the dimensions with --columns, such as 'f*' or 2-101",
+        ),
+        Hint::OmitColumns => (&["columns"], "leave out --columns"),
         Hint::OmitColumn => (&["column"], "leave out --column"),
         Hint::ChooseDataset => (&["dataset"], "choose one with --dataset"),
         Hint::OmitDataset => (&["dataset"], "leave out --dataset"),
         Hint::SkipBadRows => (&["skip-bad"], "--skip-bad leaves such rows out"),
         Hint::ChooseOutputFormat => (&["to"], "choose the format with --to"),
         Hint::ChooseOutputType => (&["type"], "choose another type with --type, or another format"),
-        Hint::EnableZstd => (&[], "or build frosh with --features zstd"),
         // `Hint` is open to additions.
         _ => return None,
     })
@@ -81,7 +85,6 @@ mod tests {
         assert_eq!(advice("frosh index build m a.npy -o x", Hint::ChooseColumn), column);
         assert_eq!(advice("frosh merge a b -o x", Hint::ChooseColumn), None);
         assert_eq!(advice("frosh train a.npy -o x", Hint::ChooseOutputFormat), None);
-        assert!(advice("frosh merge a b -o x", Hint::EnableZstd).is_some());
     }
 
     #[test]
@@ -94,6 +97,8 @@ mod tests {
             Hint::CheckDimension,
             Hint::ChooseFormat,
             Hint::ChooseColumn,
+            Hint::ChooseColumns,
+            Hint::OmitColumns,
             Hint::OmitColumn,
             Hint::ChooseDataset,
             Hint::OmitDataset,

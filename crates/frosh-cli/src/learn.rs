@@ -73,7 +73,7 @@ pub(crate) fn learn(
         "skip_bad": learning.skip_bad,
         "dim": vectors.dim(),
         "dataset": reading.dataset,
-        "column": reading.column,
+        "column": reading.column_setting(),
     });
     let mut checkpoint = match &learning.checkpoint {
         Some(path) => Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors)?),

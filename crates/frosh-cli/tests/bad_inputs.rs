@@ -130,8 +130,16 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("inspect unknown.dat", &["unknown.dat", "--format"], 1),
     ("convert good.npy x.bvecs", &["good.npy, row 0", "u8 cannot hold", "--type"], 1),
     ("convert good.npy - --to npy", &["npy cannot be written to standard output", "--to"], 1),
-    ("train good.npy --column a -o x", &["no file is Parquet or Arrow", "leave out --column"], 1),
-    ("train good.npy --dataset a -o x", &["no file is HDF5 or .npz", "leave out --dataset"], 1),
+    (
+        "train good.npy --column a -o x",
+        &["no file is Parquet, Arrow or JSON Lines", "leave out --column"],
+        1,
+    ),
+    (
+        "train good.npy --dataset a -o x",
+        &["no file is HDF5, .npz or safetensors", "leave out --dataset"],
+        1,
+    ),
     ("train good.npy --dim 9 -o x", &["good.npy", "8 dimensions", "set to 9", "check --dim"], 1),
     ("train good.parquet --column id -o x", &["no column \"id\"", "vector", "--column"], 1),
     ("inspect good.parquet --column id", &["no column \"id\"", "vector", "--column"], 1),

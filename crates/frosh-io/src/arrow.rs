@@ -1,4 +1,5 @@
-//! Arrow files (also called Feather version 2) and Arrow streams with vectors in a list column.
+//! Arrow files (also called Feather version 2) and Arrow streams with vectors in a list column, or with a column
+//! for each dimension.
 //!
 //! Layout of a stream: messages, each `FF FF FF FF`, a length, metadata of that length (a flatbuffer), and a
 //! body. The first message is the schema; then come record batches and dictionaries; a length of 0 ends it.
@@ -9,7 +10,8 @@
 //!
 //! Opening reads the metadata of all record batches, so that the number of rows is known. Reading then
 //! takes only the buffers of the one column, about 1 MiB at a time, however long the record batches are;
-//! lz4, and zstd with the feature `zstd`, are decompressed on the way. Skipping uncompressed rows costs
+//! lz4 and zstd are decompressed on the way. A buffer that was compressed with zstd in one call may refer back
+//! to its first byte, so that it is in memory as a whole while it is read. Skipping uncompressed rows costs
 //! nothing. Of `arrow-ipc` only the parsing of the metadata is used: its readers load whole record batches,
 //! and allocate the decompressed size that buffers claim. Not supported: Feather version 1, big-endian
 //! files, and streams from before 2019 (Arrow 0.14).
@@ -21,16 +23,18 @@ mod column_reader;
 mod index;
 
 use crate::batch::Kind;
+use crate::chosen::Columns;
 use crate::columns::{
-    BatchWriter, Column, ListReader, ListSink, ListSource, Lists, guard, list_schema, rows_in,
+    BatchWriter, Column, ListReader, ListSink, ListSource, Lists, Table, TableReader, TableSource,
+    guard, list_schema, rows_in,
 };
 use crate::error::Fault;
 use crate::source::{Sink, Source};
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::FileWriter;
-use arrow_schema::ArrowError;
-use column_reader::ColumnReader;
-use index::{ColumnChunk, Index};
+use arrow_schema::{ArrowError, DataType};
+use column_reader::{ColumnReader, NumberReader};
+use index::{ColumnChunk, Index, TableChunk};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -57,6 +61,34 @@ pub(crate) fn open(
         let reader =
             ArrowReader { file, column: column.clone(), chunks, chunk: 0, row: 0, reader: None };
         Ok(Box::new(ListSource::new(reader, &column, rows, skip_bad)?) as Box<dyn Source>)
+    })
+}
+
+/// Opens an Arrow file or stream in which each dimension has a column of its own.
+pub(crate) fn open_table(
+    path: &Path,
+    columns: &Columns,
+    skip_bad: bool,
+) -> Result<Box<dyn Source>, Fault> {
+    guard(|| {
+        let index = Index::new(File::open(path)?)?;
+        let table = Table::choose(&index.schema, columns)?;
+        let chunks = index.table_chunks(&table.indices)?;
+        let rows = chunks.iter().map(|chunk| chunk.rows).sum();
+        if rows == 0 {
+            return Err("holds no rows".into());
+        }
+        let types = table.indices.iter().map(|i| index.schema.field(*i).data_type().clone());
+        let reader = ArrowTable {
+            file: Arc::new(index.file),
+            types: types.collect(),
+            chunks,
+            step: table.step(),
+            chunk: 0,
+            row: 0,
+            columns: Vec::new(),
+        };
+        Ok(Box::new(TableSource::new(reader, table, rows, skip_bad)) as Box<dyn Source>)
     })
 }
 
@@ -98,6 +130,62 @@ impl ListReader for ArrowReader {
 
     fn seek(&mut self, mut row: u64) -> Result<(), Fault> {
         self.reader = None;
+        self.chunk = 0;
+        while let Some(chunk) = self.chunks.get(self.chunk).filter(|chunk| chunk.rows <= row) {
+            row -= chunk.rows;
+            self.chunk += 1;
+        }
+        self.row = row;
+        Ok(())
+    }
+}
+
+/// Reads several columns of numbers from all record batches.
+struct ArrowTable {
+    file: Arc<File>,
+    types: Vec<DataType>,
+    chunks: Vec<TableChunk>,
+    /// Rows per step.
+    step: usize,
+    /// Number of the current chunk, and the next row in it.
+    chunk: usize,
+    row: u64,
+    /// The columns of the current chunk; none before it is begun and after a fault.
+    columns: Vec<NumberReader>,
+}
+
+impl TableReader for ArrowTable {
+    fn next(&mut self) -> Result<Option<Vec<ArrayRef>>, Fault> {
+        guard(|| {
+            while let Some(chunk) = self.chunks.get(self.chunk) {
+                let left = chunk.rows.saturating_sub(self.row);
+                let rows = left.min(self.step as u64) as usize;
+                let mut columns = std::mem::take(&mut self.columns);
+                if rows == 0 {
+                    self.chunk += 1;
+                    self.row = 0;
+                    continue;
+                }
+                if columns.is_empty() {
+                    for (column, data_type) in chunk.columns.iter().zip(&self.types) {
+                        let (codec, all) = (chunk.codec, chunk.rows);
+                        columns.push(NumberReader::new(
+                            &self.file, *column, codec, data_type, all, self.row,
+                        )?);
+                    }
+                }
+                let arrays = columns.iter_mut().map(|column| column.read(rows));
+                let arrays = arrays.collect::<Result<_, _>>()?;
+                self.row += rows as u64;
+                self.columns = columns;
+                return Ok(Some(arrays));
+            }
+            Ok(None)
+        })
+    }
+
+    fn seek(&mut self, mut row: u64) -> Result<(), Fault> {
+        self.columns.clear();
         self.chunk = 0;
         while let Some(chunk) = self.chunks.get(self.chunk).filter(|chunk| chunk.rows <= row) {
             row -= chunk.rows;

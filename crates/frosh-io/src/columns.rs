@@ -3,29 +3,26 @@
 //!
 //! A column of vectors is a list column, of variable size (`List`, `LargeList`) or fixed size
 //! (`FixedSizeList`). Its items are `f16`, `f32`, `f64`, `i8` or `u8`, which are kept; 16-bit integers,
-//! which become `f32`; or 32-bit integers, which become `f64`. Columns within structures are not
-//! considered.
+//! which become `f32`; or 32-bit integers, which become `f64`. A column within structures is chosen by its
+//! path, with dots between the names.
+//!
+//! Instead, each dimension may have a column of its own ([`Table`], [`TableSource`]).
 
 mod guard;
 mod lists;
 mod sink;
+mod table;
 
 pub(crate) use guard::guard;
 pub(crate) use lists::{ListReader, ListSource, Lists, Offsets};
 pub(crate) use sink::{BatchWriter, ListSink, list_schema};
+pub(crate) use table::{Table, TableReader, TableSource};
 
 use crate::batch::Kind;
 use crate::error::{Fault, Hint};
 use crate::source::MAX_DIM;
-use arrow_schema::{DataType, Field, FieldRef, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use std::fmt::Display;
-
-/// The fault of a file that needs the feature `zstd`, in a build without it.
-pub(crate) fn needs_zstd() -> Fault {
-    let why =
-        "is compressed with zstd, which this build does not read; rewrite it with snappy or lz4";
-    Fault::file(why).hint(Hint::EnableZstd)
-}
 
 /// The fault of a file that breaks the rules of its format.
 pub(crate) fn damaged(why: impl Display) -> Fault {
@@ -35,8 +32,10 @@ pub(crate) fn damaged(why: impl Display) -> Fault {
 /// The column that holds the vectors.
 #[derive(Clone, Debug)]
 pub(crate) struct Column {
-    /// Its number among the columns.
-    pub(crate) index: usize,
+    /// Its number among the columns; within structures, that of the outermost, then those of the fields.
+    pub(crate) path: Vec<usize>,
+    /// The names on that path.
+    pub(crate) names: Vec<String>,
     /// The type of the lists.
     pub(crate) list: DataType,
     /// The type of the values in the lists.
@@ -50,12 +49,11 @@ impl Column {
     pub(crate) fn choose(schema: &Schema, wanted: Option<&str>) -> Result<Self, Fault> {
         let fields = schema.fields();
         if let Some(name) = wanted {
-            let Some((index, field)) = fields.iter().enumerate().find(|(_, f)| f.name() == name)
-            else {
+            let Some((path, names, field)) = find(fields, name) else {
                 let why = format!("has no column {name:?}; {}", list(fields));
                 return Err(Fault::file(why).hint(Hint::ChooseColumn));
             };
-            return Self::new(index, field).ok_or_else(|| {
+            return Self::new(path, names, field).ok_or_else(|| {
                 Fault::file(format!(
                     "column {name:?} is {}, expected a list of numbers (f16, f32, f64, or integers of \
                      8, 16 or 32 bits); {}",
@@ -66,25 +64,30 @@ impl Column {
             });
         }
         let found: Vec<Self> =
-            fields.iter().enumerate().filter_map(|(i, f)| Self::new(i, f)).collect();
+            fields.iter().enumerate().filter_map(|(i, f)| Self::at_top(i, f)).collect();
         match &found[..] {
             [one] => Ok(one.clone()),
-            [] => Err(format!(
+            [] => Err(Fault::file(format!(
                 "has no column of vectors, which are lists of numbers (f16, f32, f64, or integers of \
                  8, 16 or 32 bits); {}",
                 list(fields)
-            )
-            .into()),
+            ))
+            .hint(Hint::ChooseColumns)),
             several => Err(Fault::file(format!(
                 "has several columns of vectors; {}",
-                list(several.iter().map(|c| &fields[c.index]))
+                list(several.iter().map(|c| &fields[c.path[0]]))
             ))
             .hint(Hint::ChooseColumn)),
         }
     }
 
+    /// This column outside of structures, if it holds vectors.
+    fn at_top(index: usize, field: &Field) -> Option<Self> {
+        Self::new(vec![index], vec![field.name().clone()], field)
+    }
+
     /// This column, if it holds vectors.
-    fn new(index: usize, field: &Field) -> Option<Self> {
+    fn new(path: Vec<usize>, names: Vec<String>, field: &Field) -> Option<Self> {
         let list = field.data_type();
         let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
             list
@@ -100,7 +103,7 @@ impl Column {
             DataType::Int8 => Kind::I8,
             _ => return None,
         };
-        Some(Self { index, list: list.clone(), item, kind })
+        Some(Self { path, names, list: list.clone(), item, kind })
     }
 
     /// Values per row, if the lists have a fixed size.
@@ -111,6 +114,32 @@ impl Column {
         match usize::try_from(size) {
             Ok(dim @ 1..=MAX_DIM) => Ok(Some(dim)),
             _ => Err(format!("has lists of {size} values, expected 1 to {MAX_DIM}").into()),
+        }
+    }
+}
+
+/// The column of this name, or at the end of this path of names with dots between. A name may have dots in it,
+/// so that at each level the whole rest is tried before the part up to the first dot.
+fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, Vec<String>, &'a FieldRef)> {
+    let (mut fields, mut rest) = (fields, name);
+    let (mut path, mut names) = (Vec::new(), Vec::new());
+    loop {
+        let whole = fields.iter().enumerate().find(|(_, field)| field.name() == rest);
+        let (index, field) = match (whole, rest.split_once('.')) {
+            (Some(found), _) => found,
+            (None, Some((first, after))) => {
+                rest = after;
+                let is_struct = |field: &Field| matches!(field.data_type(), DataType::Struct(_));
+                let fits = |field: &Field| field.name() == first && is_struct(field);
+                fields.iter().enumerate().find(|(_, field)| fits(field))?
+            }
+            (None, None) => return None,
+        };
+        path.push(index);
+        names.push(field.name().clone());
+        match field.data_type() {
+            DataType::Struct(inner) if whole.is_none() => fields = inner,
+            _ => return Some((path, names, field)),
         }
     }
 }
@@ -127,15 +156,23 @@ fn list<'a>(fields: impl IntoIterator<Item = &'a FieldRef>) -> String {
     if all.is_empty() {
         return "it has no columns".into();
     }
-    let mut names: Vec<String> = all
-        .iter()
-        .take(SHOWN)
-        .map(|f| format!("{:?} ({})", f.name(), type_name(f.data_type())))
-        .collect();
+    let mut names: Vec<String> = all.iter().take(SHOWN).map(|f| named(f)).collect();
     if all.len() > SHOWN {
         names.push(format!("and {} more", all.len() - SHOWN));
     }
     format!("columns: {}", names.join(", "))
+}
+
+/// A column and its type, for messages. Vectors within a structure are named with their path.
+fn named(field: &Field) -> String {
+    let mut text = format!("{:?} ({})", field.name(), type_name(field.data_type()));
+    if let DataType::Struct(inner) = field.data_type() {
+        for item in inner.iter().filter(|item| Column::at_top(0, item).is_some()).take(4) {
+            let path = format!("{}.{}", field.name(), item.name());
+            text += &format!(", {path:?} ({})", type_name(item.data_type()));
+        }
+    }
+    text
 }
 
 /// The name of a type, for people.

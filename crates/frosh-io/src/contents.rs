@@ -3,7 +3,7 @@
 use crate::error::{Fault, Result, visible};
 use crate::format::Format;
 use crate::open::{self, Options};
-use crate::{arrow, hdf5, npy, parquet};
+use crate::{arrow, hdf5, npy, parquet, safetensors};
 use std::fs::File;
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub fn contents(path: &Path, options: &Options) -> Result<Option<(Format, Vec<St
         return Ok(None);
     }
     let list = || -> std::result::Result<_, Fault> {
-        let format = open::detect(path, options)?.format;
+        let open::Detected { format, mut bytes, .. } = open::detect(path, options)?;
         let columns = |all: Vec<(String, String)>| -> Vec<String> {
             all.into_iter().map(|(name, kind)| format!("{name} ({kind})")).collect()
         };
@@ -27,6 +27,10 @@ pub fn contents(path: &Path, options: &Options) -> Result<Option<(Format, Vec<St
                     let shape: Vec<String> = shape.iter().map(u64::to_string).collect();
                     format!("{name} ({} of {kind})", shape.join(" x "))
                 })
+                .collect(),
+            Format::Safetensors => safetensors::tensors(&mut bytes)?
+                .into_iter()
+                .map(|tensor| format!("{} ({})", tensor.name, tensor.describe()))
                 .collect(),
             Format::Parquet => columns(parquet::describe(path)?),
             Format::Arrow => columns(arrow::describe(path)?),

@@ -15,12 +15,16 @@
 //!   column numbers 0, 1, 2 and so on.
 //! - Every row has as many values as the first. Missing values are refused.
 //! - Blank lines and lines that begin with `#` are skipped and do not count as rows.
-//! - A quoted field does not reach over the end of its line.
+//! - A quoted field does not reach over the end of its line, unless columns are chosen: then text beside the
+//!   vectors may have line ends in it.
+//! - If columns are chosen by name, the first line holds names. If they are chosen by position, only their fields
+//!   are considered for that.
 //!
 //! Cost: the text is read once; nearly all of the time is spent on parsing numbers. Memory is the longest
 //! line and the batch.
 
-use crate::error::{Fault, Reason};
+use crate::chosen::Columns;
+use crate::error::{Fault, Hint, Reason};
 use crate::source::{MAX_DIM, Sink, Source};
 use crate::text::{LineFormat, Lines, Print, Printer, TextSink, TextSource, number, quoted};
 use memchr::{memchr, memchr2};
@@ -29,12 +33,55 @@ use std::io::{Read, Write};
 /// As the delimiter: runs of blanks and tabs.
 const BLANK: u8 = b' ';
 
-/// Reads rows of text. Finds the delimiter, unless it is given, and whether the first line holds names.
+/// Reads rows of text: all columns, or those that are chosen. Finds the delimiter, unless it is given, and whether
+/// the first line holds names.
 pub(crate) fn open(
     reader: Box<dyn Read + Send>,
     delimiter: Option<u8>,
-) -> Result<impl Source, Fault> {
-    let mut lines = Lines::new(reader);
+    columns: Option<&Columns>,
+) -> Result<impl Source + use<>, Fault> {
+    match columns {
+        None => open_all(Lines::new(reader), delimiter),
+        Some(columns) => open_chosen(Lines::new(reader).with_quotes(), delimiter, columns),
+    }
+}
+
+/// Reads the chosen columns.
+fn open_chosen(
+    mut lines: Lines,
+    delimiter: Option<u8>,
+    columns: &Columns,
+) -> Result<TextSource<Csv>, Fault> {
+    if !lines.next()? {
+        return Err("is empty, expected a table".into());
+    }
+    let delimiter = delimiter.unwrap_or_else(|| find_delimiter(lines.line()));
+    let names: Vec<String> = Fields::new(lines.line(), delimiter)
+        .map(|field| String::from_utf8_lossy(unquoted(field)).replace("\"\"", "\""))
+        .collect();
+    let chosen = columns.choose(names.len(), |i| &names[i])?;
+    if !(1..=MAX_DIM).contains(&chosen.len()) {
+        return Err(format!("{} columns are chosen, expected 1 to {MAX_DIM}", chosen.len()).into());
+    }
+    let words = chosen.iter().filter(|i| {
+        let field = names[**i].as_bytes();
+        !field.is_empty() && number(field).is_none()
+    });
+    let positions = chosen.len() > 2
+        && chosen
+            .iter()
+            .zip(0u32..)
+            .all(|(column, i)| number(names[*column].as_bytes()) == Some(i as f32));
+    if (columns.needs_names() || positions || 2 * words.count() > chosen.len()) && !lines.next()? {
+        return Err("holds names of columns, but no rows".into());
+    }
+    let dim = chosen.len();
+    let chosen = Some(Chosen { columns: chosen, all: names.len() });
+    Ok(TextSource::new(Csv { delimiter, chosen }, lines, dim))
+}
+
+/// Reads all columns.
+fn open_all(mut lines: Lines, delimiter: Option<u8>) -> Result<TextSource<Csv>, Fault> {
     if !lines.next()? {
         return Err("is empty, expected rows of numbers".into());
     }
@@ -58,21 +105,57 @@ pub(crate) fn open(
         let why = format!("{}, but the first line names {names} columns", values(dim));
         return Err(lines.fault(0, why));
     }
-    Ok(TextSource::new(Csv { delimiter }, lines, dim))
+    Ok(TextSource::new(Csv { delimiter, chosen: None }, lines, dim))
 }
 
 /// Writes rows as text, without names: each value in the fewest digits that read back as the same value of
 /// its type (half precision: of `f32`).
 pub(crate) fn sink(writer: impl Write, dim: usize, delimiter: u8) -> impl Sink {
-    TextSink::new(Csv { delimiter }, writer, dim)
+    TextSink::new(Csv { delimiter, chosen: None }, writer, dim)
 }
 
 struct Csv {
     delimiter: u8,
+    /// None for all columns.
+    chosen: Option<Chosen>,
+}
+
+/// The columns that are read.
+struct Chosen {
+    /// Their numbers, ascending.
+    columns: Vec<usize>,
+    /// How many columns there are.
+    all: usize,
+}
+
+impl Chosen {
+    fn parse(&self, line: &[u8], delimiter: u8, out: &mut Vec<f32>) -> Result<(), Reason> {
+        let mut fields = Fields::new(line, delimiter);
+        let mut at = 0;
+        for column in &self.columns {
+            let Some(field) = fields.nth(column - at) else {
+                return Err(self.wrong_count(line, delimiter));
+            };
+            at = column + 1;
+            out.push(number(unquoted(field)).ok_or_else(|| not_a_number(*column, field))?);
+        }
+        if at + fields.count() != self.all {
+            return Err(self.wrong_count(line, delimiter));
+        }
+        Ok(())
+    }
+
+    fn wrong_count(&self, line: &[u8], delimiter: u8) -> Reason {
+        let count = Fields::new(line, delimiter).count();
+        format!("{}, expected {} as in the first line", values(count), self.all).into()
+    }
 }
 
 impl LineFormat for Csv {
     fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason> {
+        if let Some(chosen) = &self.chosen {
+            return chosen.parse(line, self.delimiter, out);
+        }
         let mut fields = Fields::new(line, self.delimiter);
         let before = out.len();
         for (column, field) in fields.by_ref().take(dim).enumerate() {
@@ -102,15 +185,17 @@ fn values(count: usize) -> String {
     if count == 1 { "1 value".into() } else { format!("{count} values") }
 }
 
-fn not_a_number(column: usize, field: &[u8]) -> String {
+fn not_a_number(column: usize, field: &[u8]) -> Reason {
     if unquoted(field).is_empty() {
         format!("column {column} is empty, expected a number; fill it in or leave the row out")
+            .into()
     } else {
-        format!(
+        let why = format!(
             "column {column} is {}, expected a number (with a decimal point); leave out columns that \
              hold other things",
             quoted(field)
-        )
+        );
+        Reason::with_hint(why, Hint::ChooseColumns)
     }
 }
 
@@ -223,8 +308,9 @@ fn count_names(line: &[u8], delimiter: u8) -> Result<usize, Fault> {
     if ROW_NAMES.contains(&first.to_ascii_lowercase().as_str()) {
         return Err(Fault::file(format!(
             "the first column is called {first:?}, so it seems to number or label the rows; write the \
-             table again without it (pandas: index=False), or remove the column"
-        )));
+             table again without it (pandas: index=False), or choose the other columns"
+        ))
+        .hint(Hint::ChooseColumns));
     }
     Ok(1 + names.count())
 }

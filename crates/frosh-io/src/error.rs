@@ -115,6 +115,10 @@ pub enum Hint {
     ChooseFormat,
     /// Set [`Options::column`](crate::Options::column) to one of the columns that the error names.
     ChooseColumn,
+    /// Set [`Options::columns`](crate::Options::columns) to the columns of the dimensions.
+    ChooseColumns,
+    /// No file is a table: leave out [`Options::columns`](crate::Options::columns).
+    OmitColumns,
     /// No file has columns: leave out [`Options::column`](crate::Options::column).
     OmitColumn,
     /// Set [`Options::dataset`](crate::Options::dataset) to one of the data sets that the error names.
@@ -127,8 +131,6 @@ pub enum Hint {
     ChooseOutputFormat,
     /// Write another [`Target::kind`](crate::Target::kind), or another format.
     ChooseOutputType,
-    /// Build this crate with its feature `zstd`.
-    EnableZstd,
 }
 
 impl std::fmt::Display for Hint {
@@ -139,13 +141,14 @@ impl std::fmt::Display for Hint {
             Hint::CheckDimension => "check Options::dim",
             Hint::ChooseFormat => "set Options::format",
             Hint::ChooseColumn => "set Options::column",
+            Hint::ChooseColumns => "set Options::columns to the columns of the dimensions",
+            Hint::OmitColumns => "leave out Options::columns",
             Hint::OmitColumn => "leave out Options::column",
             Hint::ChooseDataset => "set Options::dataset",
             Hint::OmitDataset => "leave out Options::dataset",
             Hint::SkipBadRows => "set Options::skip_bad to leave such rows out",
             Hint::ChooseOutputFormat => "set another Target::format",
             Hint::ChooseOutputType => "set another Target::kind or Target::format",
-            Hint::EnableZstd => "build with the feature zstd",
         })
     }
 }

@@ -1,8 +1,10 @@
 //! The formats, and how the format of a file is found: from its first bytes, or from its name.
 //!
 //! A file that begins with the magic number of `.npy`, `.npz`, Parquet, Arrow or HDF5 has that format,
-//! whatever its name. `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name
-//! decides. The magic number of idx is weak (two zeros and two small numbers), and is considered only
+//! whatever its name. An Arrow stream begins with four bytes `FF`, which other files may do too, so that it is
+//! known by its name. `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name
+//! decides, as for JSON Lines, word vectors and safetensors. The name `.txt` tells nothing; such a file is
+//! word vectors or a table of numbers, by its first lines. The magic number of idx is weak (two zeros and two small numbers), and is considered only
 //! if the name tells no format.
 
 use crate::error::{Fault, Hint};
@@ -33,12 +35,18 @@ pub enum Format {
     I8bin,
     /// Apache Parquet.
     Parquet,
-    /// Arrow IPC file (Feather).
+    /// Arrow IPC file (Feather) or stream.
     Arrow,
     /// HDF5, as ann-benchmarks uses it.
     Hdf5,
+    /// safetensors, as Hugging Face uses it.
+    Safetensors,
     /// idx, as MNIST uses it.
     Idx,
+    /// JSON Lines: a JSON object or array on each line.
+    Jsonl,
+    /// Word vectors as text: GloVe, word2vec, fastText.
+    Words,
     /// LIBSVM text.
     Libsvm,
     /// Comma-separated text.
@@ -50,12 +58,12 @@ pub enum Format {
 }
 
 use Format::{
-    Arrow, Bvecs, Csv, F16bin, Fbin, Fvecs, Hdf5, I8bin, Idx, Ivecs, Libsvm, Npy, Npz, Parquet,
-    Raw, Tsv, U8bin,
+    Arrow, Bvecs, Csv, F16bin, Fbin, Fvecs, Hdf5, I8bin, Idx, Ivecs, Jsonl, Libsvm, Npy, Npz,
+    Parquet, Raw, Safetensors, Tsv, U8bin, Words,
 };
 
 /// Every format, its name, and the file extensions that stand for it.
-const TABLE: [(Format, &str, &[&str]); 17] = [
+const TABLE: [(Format, &str, &[&str]); 20] = [
     (Npy, "npy", &["npy"]),
     (Npz, "npz", &["npz"]),
     (Fvecs, "fvecs", &["fvecs"]),
@@ -68,7 +76,10 @@ const TABLE: [(Format, &str, &[&str]); 17] = [
     (Parquet, "parquet", &["parquet", "pq"]),
     (Arrow, "arrow", &["arrow", "feather", "ipc"]),
     (Hdf5, "hdf5", &["hdf5", "h5"]),
+    (Safetensors, "safetensors", &["safetensors"]),
     (Idx, "idx", &["idx", "idx1-ubyte", "idx2-ubyte", "idx3-ubyte"]),
+    (Jsonl, "jsonl", &["jsonl", "ndjson"]),
+    (Words, "words", &["words", "vec", "glove"]),
     (Libsvm, "libsvm", &["libsvm", "svm", "svmlight"]),
     (Csv, "csv", &["csv"]),
     (Tsv, "tsv", &["tsv"]),
@@ -112,6 +123,7 @@ impl Format {
             return Ok(format);
         }
         match Format::of_name(path) {
+            Some(Arrow) if head.starts_with(&[0xFF; 4]) => Ok(Arrow),
             Some(format @ (Npy | Npz | Parquet | Arrow | Hdf5)) => Err(Fault::file(format!(
                 "is named as {}, but begins with {:02x?}, not with that format's magic number: it is \
                  damaged, or of another format",
@@ -173,5 +185,8 @@ mod tests {
         assert!(detect(b"1,2,3", "a.npy").is_err());
         assert!(detect(b"1,2,3", "a.unknown").is_err());
         assert!(detect(b"", "npy").is_err());
+        assert_eq!(detect(b"\xFF\xFF\xFF\xFF\x10\0\0\0", "data.arrow").ok(), Some(Arrow));
+        assert_eq!(detect(b"\xFF\xFF\xFF\xFF\x10\0\0\0", "data.fbin").ok(), Some(Fbin));
+        assert!(detect(b"\xFF\xFF\xFF\xFF\x10\0\0\0", "data").is_err());
     }
 }

@@ -50,7 +50,13 @@ fn has_wildcard(text: &str) -> bool {
 
 /// Adds all files below a folder that are not hidden and whose names tell a format.
 fn add_folder(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    // Hugging Face `datasets` keeps the results of operations beside the data of a saved dataset, which has
+    // a file of this name.
+    let saved_dataset = folder.join("state.json").is_file();
     for path in list(folder)? {
+        if saved_dataset && is_cache(&path) {
+            continue;
+        }
         if path.is_dir() {
             // A link to a folder is not followed: it could lead back to a folder above it.
             if !path.is_symlink() {
@@ -61,6 +67,12 @@ fn add_folder(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether the file has the name of a cache of Hugging Face `datasets`.
+fn is_cache(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("cache-") && name.ends_with(".arrow")
 }
 
 /// The entries of a folder that are not hidden; an empty path is the current folder.

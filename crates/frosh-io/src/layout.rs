@@ -2,6 +2,7 @@
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
+use half::bf16;
 use std::borrow::Cow;
 use std::io::{Read, Write};
 
@@ -13,6 +14,8 @@ pub(crate) const STEP: usize = 16 << 20;
 pub(crate) enum Stored {
     /// One of the element types of batches.
     As(Kind),
+    /// The upper half of an `f32`; widened to `f32`.
+    Bf16,
     /// Widened to `f32`.
     I16,
     /// Widened to `f32`.
@@ -28,7 +31,7 @@ impl Stored {
     pub(crate) fn bytes(self) -> usize {
         match self {
             Stored::As(kind) => kind.bytes(),
-            Stored::I16 | Stored::U16 => 2,
+            Stored::Bf16 | Stored::I16 | Stored::U16 => 2,
             Stored::I32 | Stored::U32 => 4,
         }
     }
@@ -37,7 +40,7 @@ impl Stored {
     pub(crate) fn kind(self) -> Kind {
         match self {
             Stored::As(kind) => kind,
-            Stored::I16 | Stored::U16 => Kind::F32,
+            Stored::Bf16 | Stored::I16 | Stored::U16 => Kind::F32,
             Stored::I32 | Stored::U32 => Kind::F64,
         }
     }
@@ -97,6 +100,9 @@ impl Layout {
         let two = bytes.as_chunks::<2>().0.iter();
         let four = bytes.as_chunks::<4>().0.iter();
         match (self.stored, values) {
+            (Stored::Bf16, Values::F32(v)) => {
+                v.extend(two.map(|b| f32::from(bf16::from_ne_bytes(*b))));
+            }
             (Stored::I16, Values::F32(v)) => {
                 v.extend(two.map(|b| f32::from(i16::from_ne_bytes(*b))));
             }
@@ -162,6 +168,7 @@ mod tests {
         let bytes = [1, 0, 0xFE, 0xFF];
         assert_eq!(read(Stored::I16, false, &bytes), Values::F32(vec![1.0, -2.0]));
         assert_eq!(read(Stored::U16, false, &bytes), Values::F32(vec![1.0, 65534.0]));
+        assert_eq!(read(Stored::Bf16, false, &[0x80, 0x3F, 0, 0xC0]), Values::F32(vec![1.0, -2.0]));
         assert_eq!(read(Stored::I16, true, &bytes), Values::F32(vec![256.0, -257.0]));
         assert_eq!(read(Stored::I32, true, &[0xFF; 4]), Values::F64(vec![-1.0]));
         assert_eq!(read(Stored::U32, false, &[0xFF; 4]), Values::F64(vec![4_294_967_295.0]));

@@ -44,10 +44,13 @@
 //! | `.npy`, `.npz` | f16 f32 f64 u8 i8 i16 i32, versions 1 to 3, both byte orders, C and Fortran order | C order |
 //! | `.fvecs` `.bvecs` `.ivecs` | yes | yes |
 //! | `.fbin` `.f16bin` `.u8bin` `.i8bin` | yes | yes |
-//! | Parquet, Arrow IPC (Feather) | list columns of f16 f32 f64 u8 i8 | a column of fixed-size lists |
+//! | Parquet, Arrow IPC (Feather) | list columns of f16 f32 f64 u8 i8, or a column for each dimension | a column of fixed-size lists |
 //! | HDF5 | two-dimensional data sets, contiguous or in chunks | one contiguous data set |
+//! | safetensors | two-dimensional tensors, also bf16 | one tensor |
 //! | idx | all its number types | bytes |
 //! | LIBSVM, CSV, TSV | as f32 | yes |
+//! | JSON Lines | arrays of numbers, also in a field of objects, as f32 | arrays |
+//! | word vectors (GloVe, word2vec text) | as f32, without the words | words `row0` and so on |
 //! | raw | if the dimension is given | yes |
 //!
 //! Files compressed by gzip or Zstandard are decompressed while they are read, but for formats that need
@@ -68,6 +71,7 @@ mod batches;
 mod bigann;
 mod byte_source;
 mod cast;
+mod chosen;
 mod columns;
 mod contents;
 mod csv;
@@ -78,21 +82,26 @@ mod format;
 mod hdf5;
 mod idx;
 mod inputs;
+mod jsonl;
 mod layout;
 mod libsvm;
 mod npy;
 mod open;
 mod output;
 mod parquet;
+mod pickle;
+mod safetensors;
 mod source;
 mod text;
 mod vecs;
 mod vectors;
 mod visit;
 mod whole_numbers;
+mod words;
 
 pub use batch::{Batch, Kind, RowConsumer, Values};
 pub use batches::Batches;
+pub use chosen::Columns;
 pub use contents::contents;
 pub use error::{Error, Hint, Result, visible};
 pub use format::Format;

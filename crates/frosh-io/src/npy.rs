@@ -14,6 +14,7 @@ use crate::byte_source::{ByteSource, Ending};
 use crate::error::{Fault, Hint};
 use crate::flat::{Flat, FlatSink, checked_dim};
 use crate::layout::{Layout, Stored, write_values};
+use crate::pickle;
 use crate::source::{Shape, Sink, Source};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -258,7 +259,10 @@ pub(crate) fn names(file: File) -> Result<Vec<String>, Fault> {
 
 fn entries(archive: &zip::ZipArchive<File>) -> Result<Vec<String>, Fault> {
     let names: zip::result::ZipResult<Vec<_>> = archive.file_names().collect();
-    Ok(names.map_err(|e| damaged(&e))?.into_iter().map(|name| name.into_owned()).collect())
+    let names: Vec<String> =
+        names.map_err(|e| damaged(&e))?.into_iter().map(|name| name.into_owned()).collect();
+    pickle::refuse_archive(&names)?;
+    Ok(names)
 }
 
 fn damaged(e: &zip::result::ZipError) -> Fault {

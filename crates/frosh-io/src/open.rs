@@ -2,12 +2,15 @@
 
 use crate::batch::Kind;
 use crate::byte_source::{ByteSource, Ending};
+use crate::chosen::Columns;
 use crate::decompress::Compression;
 use crate::error::{Fault, Hint};
 use crate::format::Format;
 use crate::layout::Stored;
 use crate::source::Source;
-use crate::{arrow, bigann, csv, hdf5, idx, libsvm, npy, parquet, vecs};
+use crate::{
+    arrow, bigann, csv, hdf5, idx, jsonl, libsvm, npy, parquet, pickle, safetensors, vecs, words,
+};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -25,9 +28,12 @@ use std::path::Path;
 pub struct Options {
     /// The format; without it, content and name of each file decide.
     pub format: Option<Format>,
-    /// The column with the vectors (Parquet, Arrow).
+    /// The column with the vectors (Parquet, Arrow) or the field (JSON Lines); within structures its path, with
+    /// dots between the names.
     pub column: Option<String>,
-    /// The data set (HDF5) or array (`.npz`).
+    /// The columns that are the dimensions (Parquet, Arrow, CSV, TSV).
+    pub columns: Option<Columns>,
+    /// The data set (HDF5), array (`.npz`) or tensor (safetensors).
     pub dataset: Option<String>,
     /// The dimension, for formats that do not tell (raw, LIBSVM).
     pub dim: Option<usize>,
@@ -42,6 +48,16 @@ pub(crate) const STDIN: &str = "-";
 
 /// Bytes at the start of a file that its format is found by.
 const HEAD: u64 = 8;
+
+/// Bytes at the start of a `.txt` file that its format is found by: two rows, unless they are very long.
+const LINES: u64 = 1 << 18;
+
+/// Whether the name ends in `.txt`, before the ending of a compressed file.
+fn is_txt(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    name.ends_with(".txt")
+}
 
 /// What is known after the first bytes of a file were read.
 pub(crate) struct Detected {
@@ -98,7 +114,15 @@ pub(crate) fn detect_or(
         Some(format) => format,
         None => match Format::detect(&head, path) {
             Err(_) if stdin => Format::Raw,
-            Err(why) if Format::of_name(path).is_none() => default.ok_or(why)?,
+            Err(why) if Format::of_name(path).is_none() => {
+                pickle::refuse(&head, path)?;
+                let mut by_lines = None;
+                if default.is_none() && is_txt(path) {
+                    bytes.by_ref().take(LINES - HEAD).read_to_end(&mut head)?;
+                    by_lines = words::detect(&head);
+                }
+                default.or(by_lines).ok_or(why)?
+            }
             other => other?,
         },
     };
@@ -143,20 +167,29 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
         Format::I8bin => Box::new(bigann::open(bytes, Kind::I8)?),
         Format::Parquet => {
             seekable()?;
-            parquet::open(path, column, options.skip_bad)?
+            match &options.columns {
+                None => parquet::open(path, column, options.skip_bad)?,
+                Some(columns) => parquet::open_table(path, columns, options.skip_bad)?,
+            }
         }
         Format::Arrow => {
             seekable()?;
-            arrow::open(path, column, options.skip_bad)?
+            match &options.columns {
+                None => arrow::open(path, column, options.skip_bad)?,
+                Some(columns) => arrow::open_table(path, columns, options.skip_bad)?,
+            }
         }
         Format::Hdf5 => {
             seekable()?;
             Box::new(hdf5::open(path, dataset)?)
         }
+        Format::Safetensors => Box::new(safetensors::open(bytes, dataset)?),
         Format::Idx => Box::new(idx::open(bytes)?),
+        Format::Jsonl => Box::new(jsonl::open(Box::new(bytes), column, options.skip_bad)?),
+        Format::Words => Box::new(words::open(Box::new(bytes))?),
         Format::Libsvm => Box::new(libsvm::open(Box::new(bytes), options.dim)?),
-        Format::Csv => Box::new(csv::open(Box::new(bytes), None)?),
-        Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'))?),
+        Format::Csv => Box::new(csv::open(Box::new(bytes), None, options.columns.as_ref())?),
+        Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'), options.columns.as_ref())?),
         Format::Raw => {
             let dim = options.dim.ok_or_else(|| {
                 Fault::file("is taken as raw values, which have no header, and no dimension is set")

@@ -8,7 +8,7 @@ use crate::format::Format;
 use crate::npy::NpzSink;
 use crate::source::Sink;
 use crate::vecs::VecsSink;
-use crate::{arrow, bigann, csv, hdf5, idx, libsvm, npy, parquet};
+use crate::{arrow, bigann, csv, hdf5, idx, jsonl, libsvm, npy, parquet, safetensors, words};
 use frosh::AtomicFile;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -135,11 +135,13 @@ fn stream_sink(target: &Target) -> std::result::Result<Box<dyn Sink>, Fault> {
         Format::Csv => Box::new(csv::sink(out, dim, b',')),
         Format::Tsv => Box::new(csv::sink(out, dim, b'\t')),
         Format::Libsvm => Box::new(libsvm::sink(out, dim)),
+        Format::Jsonl => Box::new(jsonl::sink(out, dim)),
+        Format::Words => Box::new(words::sink(out, dim)),
         Format::Fvecs | Format::Bvecs | Format::Ivecs => Box::new(VecsSink::new(out, dim)),
         other => {
             return Err(Fault::file(format!(
-                "{other} cannot be written to standard output, only raw, csv, tsv, libsvm and the vecs \
-                 formats: write a file, or another format"
+                "{other} cannot be written to standard output, only raw, csv, tsv, libsvm, jsonl, words and \
+                 the vecs formats: write a file, or another format"
             ))
             .hint(Hint::ChooseOutputFormat));
         }
@@ -169,6 +171,11 @@ fn file_sink(file: &AtomicFile, target: &Target) -> std::result::Result<Box<dyn 
         Format::Csv => Box::new(csv::sink(buffered(file), dim, b',')),
         Format::Tsv => Box::new(csv::sink(buffered(file), dim, b'\t')),
         Format::Libsvm => Box::new(libsvm::sink(buffered(file), dim)),
+        Format::Jsonl => Box::new(jsonl::sink(buffered(file), dim)),
+        Format::Words => Box::new(words::sink(buffered(file), dim)),
+        Format::Safetensors => {
+            Box::new(safetensors::sink(buffered(file), kind, dim, name.unwrap_or("vectors"))?)
+        }
         Format::Parquet => Box::new(parquet::sink(file, kind, dim, name.unwrap_or("vector"))?),
         Format::Arrow => Box::new(arrow::sink(file, kind, dim, name.unwrap_or("vector"))?),
         Format::Hdf5 => Box::new(hdf5::sink(file, kind, dim, name.unwrap_or("train"))?),

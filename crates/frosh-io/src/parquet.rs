@@ -1,12 +1,12 @@
-//! Parquet files with vectors in a list column.
+//! Parquet files with vectors in a list column, or with a column for each dimension.
 //!
 //! Layout: `PAR1`, then row groups (each holds, column after column, pages of values, which are encoded and
 //! compressed), then the metadata (schema, and where each column of each row group is), its length, and
 //! `PAR1` again.
 //!
 //! The `parquet` crate reads the pages of the one column, one page at a time, about 1 MiB of values per
-//! step. Plain and dictionary encoding and all compressions but LZO are read; zstd only with the feature
-//! `zstd`. Skipping costs nothing for whole row groups, and decodes the lengths of the lists in the last
+//! step. Plain and dictionary encoding and all compressions but LZO are read. Zstd is decompressed here
+//! (`row_limit.rs`), since the crate has only a C library for it. Skipping costs nothing for whole row groups, and decodes the lengths of the lists in the last
 //! one. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it,
 //! so that lists of a fixed size are seen as lists of variable size, whose first row determines the
 //! dimension.
@@ -29,9 +29,10 @@ mod thrift;
 use self::pages::CheckedFile;
 use self::row_limit::{CheckedGroups, RowLimit};
 use crate::batch::Kind;
+use crate::chosen::Columns;
 use crate::columns::{
-    BatchWriter, Column, ListReader, ListSink, ListSource, Lists, damaged, guard, list_schema,
-    needs_zstd, rows_in,
+    BatchWriter, Column, ListReader, ListSink, ListSource, Lists, Table, TableReader, TableSource,
+    damaged, guard, list_schema, rows_in,
 };
 use crate::error::Fault;
 use crate::source::{MAX_DIM, Sink, Source};
@@ -43,7 +44,10 @@ use ::parquet::basic::Compression;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::ColumnChunkMetaData;
 use ::parquet::file::properties::{EnabledStatistics, WriterProperties};
-use arrow_array::RecordBatch;
+use ::parquet::schema::types::SchemaDescriptor;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array as _, ArrayRef, RecordBatch};
+use arrow_buffer::NullBuffer;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,12 +71,11 @@ pub(crate) fn open(
     guard(|| {
         let meta = metadata(&file)?;
         let column = Column::choose(meta.schema(), column)?;
-        let groups = Groups::new(file, meta, &column)?;
-        let rows = groups.ends.last().copied().unwrap_or(0);
-        if rows == 0 {
-            return Err("holds no rows".into());
-        }
-        Ok(Box::new(ListSource::new(groups, &column, rows, skip_bad)?) as Box<dyn Source>)
+        let leaf = list_leaf(meta.parquet_schema(), &column)?;
+        let groups = Groups::new(file, meta, &[leaf], column.kind, None)?;
+        let rows = groups.rows()?;
+        let source = ListSource::new(ListGroups(groups), &column, rows, skip_bad)?;
+        Ok(Box::new(source) as Box<dyn Source>)
     })
 }
 
@@ -107,11 +110,39 @@ fn fault(error: ParquetError) -> Fault {
     }
 }
 
-/// Reads one column from all row groups.
+/// Opens a Parquet file in which each dimension has a column of its own.
+pub(crate) fn open_table(
+    path: &Path,
+    columns: &Columns,
+    skip_bad: bool,
+) -> Result<Box<dyn Source>, Fault> {
+    let file = File::open(path)?;
+    guard(|| {
+        let meta = metadata(&file)?;
+        let table = Table::choose(meta.schema(), columns)?;
+        let schema = meta.parquet_schema();
+        let mut leaves = Vec::new();
+        for leaf in 0..schema.num_columns() {
+            // A column of numbers is the only leaf of its root.
+            if table.indices.binary_search(&schema.get_column_root_idx(leaf)).is_ok() {
+                leaves.push(leaf);
+            }
+        }
+        if leaves.len() != table.indices.len() {
+            return Err(damaged("a column is not in the schema"));
+        }
+        let groups = Groups::new(file, meta, &leaves, table.kind, Some(table.step()))?;
+        let rows = groups.rows()?;
+        Ok(Box::new(TableSource::new(TableGroups(groups), table, rows, skip_bad))
+            as Box<dyn Source>)
+    })
+}
+
+/// Reads some columns from all row groups.
 struct Groups {
     file: Arc<CheckedFile>,
     meta: ArrowReaderMetadata,
-    /// The column, as the crate's reader needs it.
+    /// The columns, as the crate's reader needs them.
     levels: FieldLevels,
     /// Size of a value in memory.
     value_bytes: usize,
@@ -128,16 +159,16 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(file: File, meta: ArrowReaderMetadata, column: &Column) -> Result<Self, Fault> {
+    /// Reads these leaves of the schema, `rows` at a time, or as many as the mean length of lists suggests.
+    fn new(
+        file: File,
+        meta: ArrowReaderMetadata,
+        leaves: &[usize],
+        kind: Kind,
+        rows_per_step: Option<usize>,
+    ) -> Result<Self, Fault> {
         let length = file.metadata()?.len();
         let schema = meta.parquet_schema();
-        let leaf = (0..schema.num_columns())
-            .find(|&leaf| schema.get_column_root_idx(leaf) == column.index)
-            .ok_or_else(|| damaged("the column is not in the schema"))?;
-        // A list of numbers has one repetition level, by which the lengths of rows are measured.
-        if schema.column(leaf).max_rep_level() != 1 {
-            return Err(damaged("the column is not a list"));
-        }
         let mut ends = Vec::new();
         let (mut rows, mut values) = (0u64, 0u64);
         for group in meta.metadata().row_groups() {
@@ -145,23 +176,50 @@ impl Groups {
             let here = here.map_err(|_| damaged("a row group has a negative number of rows"))?;
             rows = rows.checked_add(here).ok_or_else(|| damaged("it claims too many rows"))?;
             ends.push(rows);
-            let Some(chunk) = group.columns().get(leaf) else {
-                return Err(damaged("a row group lacks the column"));
-            };
-            check(chunk, length)?;
-            values = values.saturating_add(u64::try_from(chunk.num_values()).unwrap_or(0));
+            for leaf in leaves {
+                let Some(chunk) = group.columns().get(*leaf) else {
+                    return Err(damaged("a row group lacks the column"));
+                };
+                check(chunk, length)?;
+                values = values.saturating_add(u64::try_from(chunk.num_values()).unwrap_or(0));
+            }
         }
-        let mask = ProjectionMask::roots(schema, [column.index]);
+        let mask = ProjectionMask::leaves(schema, leaves.iter().copied());
         let levels = parquet_to_arrow_field_levels(schema, mask, None).map_err(fault)?;
         // The mean length estimates the dimension, to choose how much to read in one step.
         let mean = usize::try_from(values / rows.max(1)).unwrap_or(usize::MAX);
-        let (step, limit) = step(mean, column.kind.bytes());
-        let (file, value_bytes) = (Arc::new(CheckedFile(file)), column.kind.bytes());
+        let (estimated, limit) = step(mean, kind.bytes());
+        let step = rows_per_step.unwrap_or(estimated);
+        let (file, value_bytes) = (Arc::new(CheckedFile(file)), kind.bytes());
         let mut groups =
             Self { file, meta, levels, value_bytes, ends, row: 0, step, limit, reader: None };
-        groups.seek(0)?;
+        groups.seek_row(0)?;
         Ok(groups)
     }
+
+    /// Number of rows; a file without rows is refused.
+    fn rows(&self) -> Result<u64, Fault> {
+        match self.ends.last() {
+            None | Some(0) => Err("holds no rows".into()),
+            Some(rows) => Ok(*rows),
+        }
+    }
+}
+
+/// The leaf of the schema that holds the values of a column of vectors.
+fn list_leaf(schema: &SchemaDescriptor, column: &Column) -> Result<usize, Fault> {
+    let fits = |leaf: &usize| {
+        let path = schema.column(*leaf);
+        schema.get_column_root_idx(*leaf) == column.path[0]
+            && path.path().parts().starts_with(&column.names)
+    };
+    let leaf = (0..schema.num_columns()).find(fits);
+    let leaf = leaf.ok_or_else(|| damaged("the column is not in the schema"))?;
+    // A list of numbers has one repetition level, by which the lengths of rows are measured.
+    if schema.column(leaf).max_rep_level() != 1 {
+        return Err(damaged("the column is not a list"));
+    }
+    Ok(leaf)
 }
 
 /// How many rows of `dim` values of `bytes` each to read in one step, and how long rows may then be.
@@ -173,14 +231,8 @@ fn step(dim: usize, bytes: usize) -> (usize, RowLimit) {
 
 /// Checks that the crate can read the column of a row group.
 fn check(chunk: &ColumnChunkMetaData, length: u64) -> Result<(), Fault> {
-    match chunk.compression() {
-        Compression::ZSTD(_) if !cfg!(feature = "zstd") => return Err(needs_zstd()),
-        Compression::LZO => {
-            return Err(
-                "is compressed with LZO, which is not supported; rewrite it with snappy".into()
-            );
-        }
-        _ => {}
+    if chunk.compression() == Compression::LZO {
+        return Err("is compressed with LZO, which is not supported; rewrite it with snappy".into());
     }
     let start = chunk.dictionary_page_offset().unwrap_or(i64::MAX).min(chunk.data_page_offset());
     let end = start.checked_add(chunk.compressed_size()).and_then(|end| u64::try_from(end).ok());
@@ -190,26 +242,23 @@ fn check(chunk: &ColumnChunkMetaData, length: u64) -> Result<(), Fault> {
     }
 }
 
-impl ListReader for Groups {
-    fn next(&mut self) -> Result<Option<Lists>, Fault> {
+impl Groups {
+    /// The next rows; `None` at the end.
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, Fault> {
         loop {
             // Taken out, so that a reader that failed is not used again.
             let Some(mut reader) = self.reader.take() else {
                 return Err(damaged("an earlier read failed"));
             };
             let next = guard(|| {
-                let Some(batch) = reader.next().transpose().map_err(damaged)? else {
-                    return Ok((reader, None));
-                };
-                let lists = batch.columns().first().and_then(|array| Lists::new(array));
-                let lists = lists.ok_or_else(|| damaged("the column is not a list"))?;
-                Ok((reader, Some(lists)))
+                let batch = reader.next().transpose().map_err(damaged)?;
+                Ok((reader, batch))
             });
             match (next, self.limit.exceeded()) {
-                (Ok((reader, lists)), _) => {
-                    self.row += lists.as_ref().map_or(0, |lists| lists.rows() as u64);
+                (Ok((reader, batch)), _) => {
+                    self.row += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
                     self.reader = Some(reader);
-                    return Ok(lists);
+                    return Ok(batch);
                 }
                 (Err(_), Some(length)) if length > MAX_DIM => {
                     return Err(Fault::file(format!(
@@ -219,14 +268,14 @@ impl ListReader for Groups {
                 // This ends: each time the step becomes smaller, and a step of one row has the largest limit.
                 (Err(_), Some(length)) => {
                     (self.step, self.limit) = step(length, self.value_bytes);
-                    self.seek(self.row)?;
+                    self.seek_row(self.row)?;
                 }
                 (Err(fault), None) => return Err(fault),
             }
         }
     }
 
-    fn seek(&mut self, row: u64) -> Result<(), Fault> {
+    fn seek_row(&mut self, row: u64) -> Result<(), Fault> {
         let group = self.ends.partition_point(|&end| end <= row);
         let before = if group == 0 { 0 } else { self.ends[group - 1] };
         let offset = usize::try_from(row - before).map_err(damaged)?;
@@ -249,6 +298,46 @@ impl ListReader for Groups {
                 .map_err(fault)
         })?);
         Ok(())
+    }
+}
+
+/// A column of vectors.
+struct ListGroups(Groups);
+
+impl ListReader for ListGroups {
+    fn next(&mut self) -> Result<Option<Lists>, Fault> {
+        let Some(batch) = self.0.next_batch()? else { return Ok(None) };
+        guard(|| {
+            let wrong = || damaged("the column is not a list");
+            let mut array = batch.columns().first().ok_or_else(wrong)?;
+            // A row is null if a structure around it is. Only the fields on the column's path are read, so that
+            // each structure has one.
+            let mut nulls = None;
+            while let Some(outer) = array.as_struct_opt() {
+                nulls = NullBuffer::union(nulls.as_ref(), outer.nulls());
+                array = outer.columns().first().ok_or_else(wrong)?;
+            }
+            let mut lists = Lists::new(array).ok_or_else(wrong)?;
+            lists.nulls = NullBuffer::union(nulls.as_ref(), lists.nulls.as_ref());
+            Ok(Some(lists))
+        })
+    }
+
+    fn seek(&mut self, row: u64) -> Result<(), Fault> {
+        self.0.seek_row(row)
+    }
+}
+
+/// A column for each dimension.
+struct TableGroups(Groups);
+
+impl TableReader for TableGroups {
+    fn next(&mut self) -> Result<Option<Vec<ArrayRef>>, Fault> {
+        Ok(self.0.next_batch()?.map(|batch| batch.columns().to_vec()))
+    }
+
+    fn seek(&mut self, row: u64) -> Result<(), Fault> {
+        self.0.seek_row(row)
     }
 }
 

@@ -87,14 +87,25 @@ impl Vectors {
             let bytes = bytes.map(|m| m.len());
             files.push(FileFacts { path, format, compressed, rereadable, bytes, dim, kind, rows });
         }
+        if options.column.is_some() && options.columns.is_some() {
+            return Err(Error::usage(
+                "one column with vectors and columns of numbers are both chosen",
+            ));
+        }
         // An option that no file has a use for is a mistake.
         let none_is = |formats: &[Format]| !files.iter().any(|file| formats.contains(&file.format));
-        if options.column.is_some() && none_is(&[Format::Parquet, Format::Arrow]) {
-            let why = "a column is chosen, but no file is Parquet or Arrow".into();
+        if options.column.is_some() && none_is(&[Format::Parquet, Format::Arrow, Format::Jsonl]) {
+            let why = "a column is chosen, but no file is Parquet, Arrow or JSON Lines".into();
             return Err(Error::Usage { why, hint: Some(Hint::OmitColumn) });
         }
-        if options.dataset.is_some() && none_is(&[Format::Hdf5, Format::Npz]) {
-            let why = "a data set is chosen, but no file is HDF5 or .npz".into();
+        if options.columns.is_some()
+            && none_is(&[Format::Parquet, Format::Arrow, Format::Csv, Format::Tsv])
+        {
+            let why = "columns are chosen, but no file is Parquet, Arrow, CSV or TSV".into();
+            return Err(Error::Usage { why, hint: Some(Hint::OmitColumns) });
+        }
+        if options.dataset.is_some() && none_is(&[Format::Hdf5, Format::Npz, Format::Safetensors]) {
+            let why = "a data set is chosen, but no file is HDF5, .npz or safetensors".into();
             return Err(Error::Usage { why, hint: Some(Hint::OmitDataset) });
         }
         Ok(Self { files, options, opened: Mutex::new(opened) })

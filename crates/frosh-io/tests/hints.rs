@@ -28,6 +28,7 @@ fn errors_have_hints_and_name_no_flags() {
     let dim = |dim| Options { dim: Some(dim), ..Options::default() };
     let column = Options { column: Some("a".into()), ..Options::default() };
     let dataset = Options { dataset: Some("a".into()), ..Options::default() };
+    let columns = Options { columns: Some("f*".parse().unwrap()), ..Options::default() };
     let fixture =
         |name: &str| Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures")).join(name);
     let folder = dir.path().join("folder");
@@ -50,6 +51,10 @@ fn errors_have_hints_and_name_no_flags() {
         (folder, Options::default(), Hint::ChooseFormat),
         (with("j.csv", b"1,2\n"), column.clone(), Hint::OmitColumn),
         (with("k.csv", b"1,2\n"), dataset.clone(), Hint::OmitDataset),
+        (with("j2.fvecs", &[1, 0, 0, 0, 0, 0, 0, 0]), columns.clone(), Hint::OmitColumns),
+        (with("k2.csv", b"id,a\n1,2\n"), Options::default(), Hint::ChooseColumns),
+        (with("k3.csv", b"1,2\nx,3\n"), Options::default(), Hint::ChooseColumns),
+        (with("k4.csv", b"x,y\n1,3\n"), columns, Hint::ChooseColumns),
         (with("l.csv", b"1,2\n3,nan\n"), Options::default(), Hint::SkipBadRows),
         (with("m.csv", b"1,2\n3,1e30\n"), Options::default(), Hint::SkipBadRows),
         (fixture("columns/two.parquet"), Options::default(), Hint::ChooseColumn),
@@ -62,7 +67,10 @@ fn errors_have_hints_and_name_no_flags() {
         assert_eq!(got, Some(hint), "{text}");
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(
-            hint == Hint::OmitColumn || hint == Hint::OmitDataset || text.contains(name),
+            hint == Hint::OmitColumn
+                || hint == Hint::OmitColumns
+                || hint == Hint::OmitDataset
+                || text.contains(name),
             "{text}"
         );
         assert!(!text.contains("--"), "{text}");

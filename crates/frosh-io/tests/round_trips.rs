@@ -95,7 +95,14 @@ fn formats_that_hold_several_element_types_keep_each() {
     let dir = tempfile::tempdir().unwrap();
     let first = first(dir.path());
     let want = values(&first);
-    for format in [Format::Npy, Format::Npz, Format::Parquet, Format::Arrow, Format::Hdf5] {
+    for format in [
+        Format::Npy,
+        Format::Npz,
+        Format::Parquet,
+        Format::Arrow,
+        Format::Hdf5,
+        Format::Safetensors,
+    ] {
         for kind in Kind::ALL {
             let path = dir.path().join(format!("{kind}.{format}"));
             convert(&first, &path, format, kind);
@@ -132,7 +139,15 @@ fn cut_files_are_refused_at_every_length() {
     let target = |format| Target { format, kind: Kind::F32, dim: 3, rows: Some(3), name: None };
     for format in Format::all() {
         // Text that is cut between rows is a shorter text, and raw values between rows are fewer rows.
-        if matches!(format, Format::Csv | Format::Tsv | Format::Libsvm | Format::Raw) {
+        if matches!(
+            format,
+            Format::Csv
+                | Format::Tsv
+                | Format::Jsonl
+                | Format::Words
+                | Format::Libsvm
+                | Format::Raw
+        ) {
             continue;
         }
         let whole = dir.path().join(format!("whole.{format}"));

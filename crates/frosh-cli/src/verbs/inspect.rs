@@ -76,8 +76,11 @@ impl Inspect {
             Ok(vectors) => vectors,
             // A file with several sets of vectors: list them, unless one was asked for.
             Err(error)
-                if matches!(error.hint(), Some(Hint::ChooseColumn | Hint::ChooseDataset))
-                    && self.reading.column.is_none()
+                if matches!(
+                    error.hint(),
+                    Some(Hint::ChooseColumn | Hint::ChooseColumns | Hint::ChooseDataset)
+                ) && self.reading.column.is_none()
+                    && self.reading.columns.is_none()
                     && self.reading.dataset.is_none() =>
             {
                 let content = frosh_io::contents(path, &self.reading.options(false));

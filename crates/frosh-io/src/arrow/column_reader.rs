@@ -1,12 +1,13 @@
 //! Reads the part of a column that is in one record batch, some rows at a time.
 
-use super::index::{Codec, ColumnChunk, Span};
+use super::index::{Codec, ColumnChunk, NumberChunk, Span};
 use crate::columns::{Column, Lists, Offsets, damaged, rows_in};
+use crate::decompress::unzstd;
 use crate::error::Fault;
 use crate::source::MAX_DIM;
 use arrow_array::types::{
-    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type,
-    UInt32Type,
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{ArrayRef, PrimitiveArray};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer, ScalarBuffer};
@@ -31,7 +32,7 @@ pub(super) struct ColumnReader {
     left: u64,
     /// Rows per step.
     step: usize,
-    nulls: Option<Bitmap>,
+    nulls: Vec<Bitmap>,
     lengths: Lengths,
     /// Number of the next value in `values` and `item_nulls`.
     item: u64,
@@ -87,7 +88,11 @@ impl ColumnReader {
         let mut reader = Self {
             left: chunk.rows.saturating_sub(from),
             step,
-            nulls: chunk.nulls.map(|span| open_bits(span, chunk.rows)).transpose()?,
+            nulls: chunk
+                .nulls
+                .iter()
+                .map(|span| open_bits(*span, chunk.rows))
+                .collect::<Result<_, _>>()?,
             lengths,
             item: 0,
             item_nulls: chunk.item_nulls.map(|span| open_bits(span, chunk.items)).transpose()?,
@@ -95,7 +100,7 @@ impl ColumnReader {
             item_type,
             item_bytes,
         };
-        if let Some(nulls) = &mut reader.nulls {
+        for nulls in &mut reader.nulls {
             nulls.skip(from)?;
         }
         if let Lengths::Fixed(dim) = reader.lengths {
@@ -142,7 +147,10 @@ impl ColumnReader {
         };
         let rows = offsets.rows();
         self.left -= rows as u64;
-        let nulls = self.nulls.as_mut().map(|nulls| nulls.read(rows)).transpose()?;
+        let mut nulls = None;
+        for bitmap in &mut self.nulls {
+            nulls = NullBuffer::union(nulls.as_ref(), Some(&bitmap.read(rows)?));
+        }
         let items = self.items(items)?;
         Ok(Some(Lists { offsets, nulls, items }))
     }
@@ -161,26 +169,78 @@ impl ColumnReader {
         let nulls = self.item_nulls.as_mut().map(|nulls| nulls.read(items)).transpose()?;
         let bytes =
             items.checked_mul(self.item_bytes).ok_or_else(|| damaged("a list is too long"))?;
-        let values = self.values.read(bytes)?;
-        /// An array of the type `$t`.
-        macro_rules! array {
-            ($t:ty) => {
-                Arc::new(PrimitiveArray::<$t>::new(ScalarBuffer::new(values, 0, items), nulls))
-            };
-        }
-        Ok(match self.item_type {
-            DataType::Float16 => array!(Float16Type),
-            DataType::Float32 => array!(Float32Type),
-            DataType::Float64 => array!(Float64Type),
-            DataType::Int8 => array!(Int8Type),
-            DataType::Int16 => array!(Int16Type),
-            DataType::Int32 => array!(Int32Type),
-            DataType::UInt8 => array!(UInt8Type),
-            DataType::UInt16 => array!(UInt16Type),
-            DataType::UInt32 => array!(UInt32Type),
-            _ => return Err(damaged("the column does not hold numbers")),
-        })
+        number_array(&self.item_type, self.values.read(bytes)?, items, nulls)
     }
+}
+
+/// Reads a column of numbers in one record batch.
+pub(super) struct NumberReader {
+    nulls: Option<Bitmap>,
+    values: BufferReader,
+    data_type: DataType,
+    width: usize,
+}
+
+impl NumberReader {
+    /// Reads the `rows` values from row `from` on.
+    pub(super) fn new(
+        file: &Arc<File>,
+        chunk: NumberChunk,
+        codec: Codec,
+        data_type: &DataType,
+        rows: u64,
+        from: u64,
+    ) -> Result<Self, Fault> {
+        let width = data_type.primitive_width().unwrap_or(1);
+        let mut values =
+            BufferReader::new(file, chunk.values, codec, rows.saturating_mul(width as u64))?;
+        values.skip(from.saturating_mul(width as u64))?;
+        let nulls = match chunk.nulls {
+            None => None,
+            Some(span) => {
+                let bytes = BufferReader::new(file, span, codec, rows.div_ceil(8))?;
+                let mut nulls = Bitmap { bytes, at: 0, last: 0 };
+                nulls.skip(from)?;
+                Some(nulls)
+            }
+        };
+        Ok(Self { nulls, values, data_type: data_type.clone(), width })
+    }
+
+    /// The next `rows` values.
+    pub(super) fn read(&mut self, rows: usize) -> Result<ArrayRef, Fault> {
+        let nulls = self.nulls.as_mut().map(|nulls| nulls.read(rows)).transpose()?;
+        number_array(&self.data_type, self.values.read(rows * self.width)?, rows, nulls)
+    }
+}
+
+/// An array of numbers.
+fn number_array(
+    data_type: &DataType,
+    values: Buffer,
+    items: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef, Fault> {
+    /// An array of the type `$t`.
+    macro_rules! array {
+        ($t:ty) => {
+            Arc::new(PrimitiveArray::<$t>::new(ScalarBuffer::new(values, 0, items), nulls))
+        };
+    }
+    Ok(match data_type {
+        DataType::Float16 => array!(Float16Type),
+        DataType::Float32 => array!(Float32Type),
+        DataType::Float64 => array!(Float64Type),
+        DataType::Int8 => array!(Int8Type),
+        DataType::Int16 => array!(Int16Type),
+        DataType::Int32 => array!(Int32Type),
+        DataType::UInt8 => array!(UInt8Type),
+        DataType::UInt16 => array!(UInt16Type),
+        DataType::Int64 => array!(Int64Type),
+        DataType::UInt32 => array!(UInt32Type),
+        DataType::UInt64 => array!(UInt64Type),
+        _ => return Err(damaged("the column does not hold numbers")),
+    })
 }
 
 /// Parses an offset.
@@ -228,7 +288,7 @@ impl BufferReader {
         }
         let source = match codec {
             _ if !compressed => BufferSource::File(range),
-            Codec::Zstd => BufferSource::Decompressor(zstd_decoder(range)?),
+            Codec::Zstd => BufferSource::Decompressor(Box::new(unzstd(range, span.len))),
             _ => {
                 let decoder = lz4_flex::frame::FrameDecoder::new(BufReader::new(range));
                 BufferSource::Decompressor(Box::new(decoder))
@@ -285,16 +345,6 @@ fn read_fault(error: std::io::Error) -> Fault {
         InvalidData | InvalidInput | Other | UnexpectedEof => damaged(error),
         _ => Fault::Io(error),
     }
-}
-
-#[cfg(feature = "zstd")]
-fn zstd_decoder(range: FileRange) -> Result<Box<dyn Read + Send>, Fault> {
-    Ok(Box::new(zstd::stream::read::Decoder::new(range)?))
-}
-
-#[cfg(not(feature = "zstd"))]
-fn zstd_decoder(_: FileRange) -> Result<Box<dyn Read + Send>, Fault> {
-    Err(crate::columns::needs_zstd())
 }
 
 /// A range of a file. Several can be read in turns: each has its own position.

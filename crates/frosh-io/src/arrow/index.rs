@@ -36,13 +36,13 @@ struct MessageSpan {
 }
 
 /// The part of a column that is in one record batch.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct ColumnChunk {
     pub(super) rows: u64,
     /// Number of values in all rows.
     pub(super) items: u64,
-    /// The validity bitmap of the rows.
-    pub(super) nulls: Option<Span>,
+    /// The validity bitmaps of the rows: of the lists, and of the structures around them.
+    pub(super) nulls: Vec<Span>,
     /// The offsets of the rows.
     pub(super) offsets: Option<Span>,
     /// The validity bitmap of the values.
@@ -50,6 +50,21 @@ pub(super) struct ColumnChunk {
     /// The values.
     pub(super) values: Span,
     pub(super) codec: Codec,
+}
+
+/// The part of a table's columns that is in one record batch.
+pub(super) struct TableChunk {
+    pub(super) rows: u64,
+    pub(super) columns: Vec<NumberChunk>,
+    pub(super) codec: Codec,
+}
+
+/// The part of a column of numbers that is in one record batch.
+#[derive(Clone, Copy)]
+pub(super) struct NumberChunk {
+    /// The validity bitmap.
+    pub(super) nulls: Option<Span>,
+    pub(super) values: Span,
 }
 
 /// A range of bytes in the file.
@@ -178,6 +193,31 @@ impl Index {
 
     /// The column in each of the record batches.
     pub(super) fn chunks(&self, column: &Column) -> Result<Vec<ColumnChunk>, Fault> {
+        self.each_batch(|batch| self.chunk(column, batch))
+    }
+
+    /// The columns of numbers with these numbers in each of the record batches.
+    pub(super) fn table_chunks(&self, indices: &[usize]) -> Result<Vec<TableChunk>, Fault> {
+        self.each_batch(|batch| {
+            let mut views = batch.views();
+            let mut before = Counts::default();
+            let mut columns = Vec::new();
+            let mut next = indices.iter().peekable();
+            for (i, field) in self.schema.fields().iter().enumerate() {
+                if next.next_if_eq(&&i).is_some() {
+                    let (rows, has_nulls) = batch.node(before.nodes)?;
+                    batch.check_rows(rows)?;
+                    let first = before.buffers;
+                    let nulls = if has_nulls { Some(batch.span(first)?) } else { None };
+                    columns.push(NumberChunk { nulls, values: batch.span(first + 1)? });
+                }
+                before.add(field.data_type(), batch.version, &mut views).ok_or_else(too_few)?;
+            }
+            Ok(TableChunk { rows: batch.rows()?, columns, codec: batch.codec()? })
+        })
+    }
+
+    fn each_batch<T>(&self, get: impl Fn(Batch<'_>) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
         let mut file = &self.file;
         self.batches
             .iter()
@@ -187,70 +227,116 @@ impl Index {
                 let batch = message
                     .header_as_record_batch()
                     .ok_or_else(|| damaged("a record batch is missing"))?;
-                self.chunk(column, batch, span, message.version())
+                get(Batch { batch, message: span, version: message.version() })
             })
             .collect()
     }
 
-    fn chunk(
-        &self,
-        column: &Column,
-        batch: RecordBatch<'_>,
-        message: &MessageSpan,
-        version: MetadataVersion,
-    ) -> Result<ColumnChunk, Fault> {
-        let too_few = || damaged("a record batch has fewer buffers than its columns need");
-        let codec = match batch.compression().map(|c| c.codec()) {
-            None => Codec::None,
-            Some(CompressionType::LZ4_FRAME) => Codec::Lz4,
-            Some(CompressionType::ZSTD) => Codec::Zstd,
-            Some(other) => return Err(damaged(format_args!("unknown compression {}", other.0))),
-        };
-        // Nodes (length and null count) and buffers are in the order of the columns.
-        let mut views = batch.variadicBufferCounts().into_iter().flatten();
+    fn chunk(&self, column: &Column, batch: Batch<'_>) -> Result<ColumnChunk, Fault> {
+        // Nodes (length and null count) and buffers are in the order of the columns; those of a structure come
+        // before those of its fields.
+        let mut views = batch.views();
         let mut before = Counts::default();
-        for field in &self.schema.fields()[..column.index] {
-            before.add(field.data_type(), version, &mut views).ok_or_else(too_few)?;
-        }
-        let nodes = batch.nodes().ok_or_else(too_few)?;
-        let buffers = batch.buffers().ok_or_else(too_few)?;
-        let node = |i| {
-            let node = (i < nodes.len()).then(|| nodes.get(i)).ok_or_else(too_few)?;
-            let length = u64::try_from(node.length()).map_err(damaged)?;
-            Ok::<_, Fault>((length, node.null_count() != 0))
-        };
-        let span = |i| {
-            let buffer = (i < buffers.len()).then(|| buffers.get(i)).ok_or_else(too_few)?;
-            let offset = u64::try_from(buffer.offset()).map_err(damaged)?;
-            let len = u64::try_from(buffer.length()).map_err(damaged)?;
-            match offset.checked_add(len) {
-                Some(end) if end <= message.body_len => {
-                    Ok(Span { pos: message.body + offset, len })
-                }
-                _ => Err(damaged("a buffer reaches beyond its record batch")),
+        let mut nulls = Vec::new();
+        let mut fields = self.schema.fields();
+        for (depth, &index) in column.path.iter().enumerate() {
+            for field in &fields[..index] {
+                before.add(field.data_type(), batch.version, &mut views).ok_or_else(too_few)?;
             }
-        };
-        let (rows, has_nulls) = node(before.nodes)?;
-        let (items, has_item_nulls) = node(before.nodes + 1)?;
-        if u64::try_from(batch.length()).ok() != Some(rows) {
-            return Err(damaged("a column is not as long as its record batch"));
+            let (rows, has_nulls) = batch.node(before.nodes)?;
+            batch.check_rows(rows)?;
+            if has_nulls {
+                nulls.push(batch.span(before.buffers)?);
+            }
+            if depth + 1 < column.path.len() {
+                let DataType::Struct(inner) = fields[index].data_type() else {
+                    return Err(damaged("the column is not in the schema"));
+                };
+                before.nodes += 1;
+                before.buffers += 1;
+                fields = inner;
+            }
         }
+        let (items, has_item_nulls) = batch.node(before.nodes + 1)?;
         let first = before.buffers;
         let fixed = matches!(column.list, DataType::FixedSizeList(..));
         let next = first + if fixed { 1 } else { 2 };
         let chunk = ColumnChunk {
-            rows,
+            rows: batch.rows()?,
             items,
-            nulls: if has_nulls { Some(span(first)?) } else { None },
-            offsets: if fixed { None } else { Some(span(first + 1)?) },
-            item_nulls: if has_item_nulls { Some(span(next)?) } else { None },
-            values: span(next + 1)?,
-            codec,
+            nulls,
+            offsets: if fixed { None } else { Some(batch.span(first + 1)?) },
+            item_nulls: if has_item_nulls { Some(batch.span(next)?) } else { None },
+            values: batch.span(next + 1)?,
+            codec: batch.codec()?,
         };
-        if rows > u64::MAX >> 16 || items > u64::MAX >> 16 {
-            return Err(damaged("a record batch claims too many rows"));
+        if items > u64::MAX >> 16 {
+            return Err(damaged(TOO_MANY));
         }
         Ok(chunk)
+    }
+}
+
+const TOO_MANY: &str = "a record batch claims too many rows";
+
+fn too_few() -> Fault {
+    damaged("a record batch has fewer buffers than its columns need")
+}
+
+/// The metadata of a record batch.
+struct Batch<'a> {
+    batch: RecordBatch<'a>,
+    message: &'a MessageSpan,
+    version: MetadataVersion,
+}
+
+impl<'a> Batch<'a> {
+    fn codec(&self) -> Result<Codec, Fault> {
+        Ok(match self.batch.compression().map(|c| c.codec()) {
+            None => Codec::None,
+            Some(CompressionType::LZ4_FRAME) => Codec::Lz4,
+            Some(CompressionType::ZSTD) => Codec::Zstd,
+            Some(other) => return Err(damaged(format_args!("unknown compression {}", other.0))),
+        })
+    }
+
+    /// The numbers of data buffers of the view columns.
+    fn views(&self) -> impl Iterator<Item = i64> + use<'a> {
+        self.batch.variadicBufferCounts().into_iter().flatten()
+    }
+
+    fn rows(&self) -> Result<u64, Fault> {
+        let rows = u64::try_from(self.batch.length()).map_err(damaged)?;
+        if rows > u64::MAX >> 16 { Err(damaged(TOO_MANY)) } else { Ok(rows) }
+    }
+
+    fn check_rows(&self, rows: u64) -> Result<(), Fault> {
+        if self.rows()? != rows {
+            return Err(damaged("a column is not as long as its record batch"));
+        }
+        Ok(())
+    }
+
+    /// Length of node `i`, and whether it has nulls.
+    fn node(&self, i: usize) -> Result<(u64, bool), Fault> {
+        let nodes = self.batch.nodes().ok_or_else(too_few)?;
+        let node = (i < nodes.len()).then(|| nodes.get(i)).ok_or_else(too_few)?;
+        let length = u64::try_from(node.length()).map_err(damaged)?;
+        Ok((length, node.null_count() != 0))
+    }
+
+    /// Where buffer `i` is in the file.
+    fn span(&self, i: usize) -> Result<Span, Fault> {
+        let buffers = self.batch.buffers().ok_or_else(too_few)?;
+        let buffer = (i < buffers.len()).then(|| buffers.get(i)).ok_or_else(too_few)?;
+        let offset = u64::try_from(buffer.offset()).map_err(damaged)?;
+        let len = u64::try_from(buffer.length()).map_err(damaged)?;
+        match offset.checked_add(len) {
+            Some(end) if end <= self.message.body_len => {
+                Ok(Span { pos: self.message.body + offset, len })
+            }
+            _ => Err(damaged("a buffer reaches beyond its record batch")),
+        }
     }
 }
 

@@ -337,9 +337,32 @@ fn survive(format: Format, path: &Path) {
     }
 }
 
+/// The same with a column in a structure, and with columns of numbers.
+fn survive_table(format: Format, path: &Path) {
+    if let Ok(mut source) = format.open(path, Some("doc.meta.emb"), true) {
+        let _ = read_all(&mut *source, 50);
+    }
+    let columns = "s*,long,half".parse().unwrap();
+    let table = |skip_bad| match format {
+        Format::Parquet => crate::parquet::open_table(path, &columns, skip_bad),
+        Format::Arrow => crate::arrow::open_table(path, &columns, skip_bad),
+    };
+    if let Ok(mut source) = table(true) {
+        let _ = read_all(&mut *source, 50);
+    }
+    if let Ok(mut source) = table(false) {
+        let _ = source.skip(11).and_then(|()| read_all(&mut *source, 50));
+    }
+}
+
 /// Every truncation and, for every byte, some changes. The file is changed in place, which is faster than
 /// to write it anew each time.
 fn damage(format: Format, name: &str) {
+    damage_every(1, name, |path| survive(format, path));
+}
+
+/// The same at every `step`-th byte.
+fn damage_every(step: usize, name: &str, survive: impl Fn(&Path)) {
     let whole = std::fs::read(fixture(name)).unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&whole).unwrap();
@@ -348,16 +371,16 @@ fn damage(format: Format, name: &str) {
         file.seek(SeekFrom::Start(at as u64)).unwrap();
         file.write_all(&[byte]).unwrap();
     };
-    for (at, &byte) in whole.iter().enumerate() {
+    for (at, &byte) in whole.iter().enumerate().step_by(step) {
         for changed in [byte ^ 0x01, byte ^ 0x80, byte ^ 0x7F, 0, 0xFF] {
             put(at, changed);
-            survive(format, &path);
+            survive(&path);
         }
         put(at, byte);
     }
-    for len in (0..whole.len()).rev() {
+    for len in (0..whole.len()).rev().step_by(step) {
         file.as_file().set_len(len as u64).unwrap();
-        survive(format, &path);
+        survive(&path);
     }
 }
 
@@ -385,5 +408,43 @@ fn damaged_arrow_never_panics() {
         "zstd.feather",
     ] {
         damage(Format::Arrow, name);
+    }
+}
+
+#[test]
+fn damaged_tables_and_structures_never_panic() {
+    for format in BOTH {
+        for name in ["mixed", "nested_null"] {
+            let name = format!("../tools/{name}.{}", format.end());
+            damage_every(3, &name, |path| survive_table(format, path));
+        }
+    }
+}
+
+#[test]
+fn integers_that_are_too_large_are_refused() {
+    use arrow_array::{Int64Array, RecordBatch};
+    use std::sync::Arc;
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let large = (1i64 << 53) + 1;
+    let read = |values: Vec<Option<i64>>| {
+        let array = Arc::new(Int64Array::from(values));
+        let batch = RecordBatch::try_new(schema.clone(), vec![array]).unwrap();
+        let open = File::create(file.path()).unwrap();
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(open, &schema).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        let columns = "a".parse().unwrap();
+        crate::arrow::open_table(file.path(), &columns, true)
+            .and_then(|mut source| read_all(&mut *source, 2))
+            .map_err(message)
+    };
+    let edge = 1i64 << 53;
+    let rows = vec![Some(1), None, Some(edge), Some(-edge)];
+    assert_eq!(read(rows).unwrap(), [1.0, edge as f64, -edge as f64]);
+    for wrong in [large, -large, i64::MIN, i64::MAX] {
+        let why = read(vec![Some(1), Some(2), Some(3), Some(wrong)]).unwrap_err();
+        assert_eq!(why, "f, row 3: column \"a\" is an integer of more than 53 bits");
     }
 }

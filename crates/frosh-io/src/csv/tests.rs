@@ -6,9 +6,9 @@ use half::f16;
 use proptest::prelude::*;
 
 fn read(text: &[u8], delimiter: Option<u8>) -> Result<(usize, Vec<f32>), String> {
-    let rows = read_all(open(whole(text), delimiter));
+    let rows = read_all(open(whole(text), delimiter, None));
     // Compared by their text, in which NaN equals NaN.
-    let slow = read_all(open(byte_by_byte(text), delimiter));
+    let slow = read_all(open(byte_by_byte(text), delimiter, None));
     assert_eq!(format!("{rows:?}"), format!("{slow:?}"));
     rows
 }
@@ -106,14 +106,14 @@ fn faults_name_row_and_line() {
 #[test]
 fn rows_that_are_too_wide() {
     let text = "0,".repeat(MAX_DIM) + "0";
-    let why = message(open(whole(text.as_bytes()), None).err().unwrap());
+    let why = message(open(whole(text.as_bytes()), None, None).err().unwrap());
     assert!(why.contains("row 0: 16777217 values, but at most 16777216 are taken"), "{why}");
 }
 
 #[test]
 fn rows_are_skipped_and_limited() {
     let text: String = (0..10).map(|i| format!("{i},0\n\n")).collect();
-    let mut source = open(whole(text.as_bytes()), None).ok().unwrap();
+    let mut source = open(whole(text.as_bytes()), None, None).ok().unwrap();
     assert_eq!(source.shape(), Shape { dim: 2, kind: Kind::F32, rows: None });
     let mut values = Values::empty(Kind::F32);
     source.skip(4).unwrap();
@@ -125,7 +125,7 @@ fn rows_are_skipped_and_limited() {
     source.skip(u64::MAX).unwrap();
     assert_eq!(source.read(5, &mut values).unwrap(), 0);
 
-    let mut source = open(whole(b"1\n2\n3\nx\n"), None).ok().unwrap();
+    let mut source = open(whole(b"1\n2\n3\nx\n"), None, None).ok().unwrap();
     source.skip(2).unwrap();
     let why = message(source.read(5, &mut values).unwrap_err());
     assert!(why.contains("row 3: column 0 is \"x\"") && why.contains("(line 4)"), "{why}");
@@ -148,7 +148,7 @@ fn every_element_type_is_written() {
 fn large_files_keep_their_rows() {
     let values: Vec<f32> = (0..300_000).map(|i| (i as f32).sin()).collect();
     let text = write(&Values::F32(values.clone()), 100, b';');
-    assert_eq!(read_all(open(whole(&text), None)).unwrap(), (100, values));
+    assert_eq!(read_all(open(whole(&text), None, None)).unwrap(), (100, values));
 }
 
 /// Any bits, or a value at some edge.
@@ -197,5 +197,39 @@ proptest! {
         delimiter in proptest::sample::select(vec![None, Some(b','), Some(b'\t'), Some(b' '), Some(b'"')]),
     ) {
         let _ = read(&bytes, delimiter);
+    }
+}
+
+fn chosen(text: &str, columns: &str) -> Result<(usize, Vec<f32>), String> {
+    let columns: Columns = columns.parse().unwrap();
+    read_all(open(whole(text.as_bytes()), None, Some(&columns)))
+}
+
+#[test]
+fn columns_are_chosen_by_name_or_position() {
+    let text = "id,\"the, text\",f0,x,f1\n7,\"a, \"\"b\"\"\nc\",1,,2\n8,d,3,y,4\n";
+    let rows = (2, vec![1., 2., 3., 4.]);
+    for columns in ["f*", "f1,f0", "2,4", "2,f1", "f?"] {
+        assert_eq!(chosen(text, columns).unwrap(), rows, "{columns}");
+    }
+    assert_eq!(chosen(text, "id").unwrap(), (1, vec![7., 8.]));
+    let plain = "doc1,hello,1,2\ndoc2,there,3,4\n";
+    assert_eq!(chosen(plain, "2-3").unwrap(), rows);
+    assert_eq!(chosen("\t0\t1\t2\n0\t5\t6\t7\n", "1-3").unwrap(), (3, vec![5., 6., 7.]));
+    for (text, columns, why) in [
+        (
+            text,
+            "g*",
+            "x: has no column \"g*\"; columns: \"id\", \"the, text\", \"f0\", \"x\", \"f1\"",
+        ),
+        (text, "2-5", "x: has 5 columns (0 to 4), but column 5 is chosen"),
+        (text, "x", "x, row 0: column 3 is empty"),
+        ("a,b\n", "a", "no rows"),
+        ("", "a", "is empty"),
+        ("a,b\n1\n", "b", "x, row 0: 1 value, expected 2 as in the first line (line 2)"),
+        ("a,b\n1,2,3\n", "a", "x, row 0: 3 values, expected 2 as in the first line (line 2)"),
+    ] {
+        let got = chosen(text, columns).unwrap_err();
+        assert!(got.contains(why), "{columns}: {got}");
     }
 }

@@ -6,6 +6,7 @@
 //! so that the check is made there; it reads the pages themselves through [`ChunkReader::get_bytes`].
 
 use super::thrift::{END, INT, Thrift};
+use crate::decompress::largest_claim;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
@@ -14,10 +15,6 @@ use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 /// The longest header that is read.
 const LONGEST: u64 = 1 << 14;
-/// A page may claim this decompressed size in any case. Writers make pages of about a megabyte.
-const ACCEPTED: i64 = 1 << 28;
-/// The largest compression ratio of a larger page.
-const RATIO: i64 = 64;
 
 /// A file whose page headers are checked before the crate parses them.
 pub(super) struct CheckedFile(pub(super) File);
@@ -61,7 +58,8 @@ impl Read for Header {
         let damaged = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let (values, stored) = sizes(&mut Thrift { bytes: &header })
             .ok_or_else(|| damaged("a page's header cannot be read".into()))?;
-        if values > ACCEPTED.max(stored.saturating_mul(RATIO)) {
+        let most = largest_claim(u64::try_from(stored).unwrap_or(0));
+        if u64::try_from(values).is_ok_and(|values| values > most) {
             let why = format!("a page of {stored} bytes claims to hold {values} bytes of values");
             return Err(damaged(why));
         }

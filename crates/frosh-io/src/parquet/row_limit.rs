@@ -7,13 +7,16 @@
 
 use super::pages::CheckedFile;
 use super::thrift::varint;
+use crate::decompress::{largest_claim, unzstd};
 use ::parquet::arrow::arrow_reader::RowGroups;
-use ::parquet::basic::{Encoding, Type};
+use ::parquet::basic::{Compression, Encoding, Type};
 use ::parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::serialized_reader::SerializedPageReader;
 use ::parquet::schema::types::ColumnDescriptor;
+use bytes::Bytes;
+use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -84,13 +87,25 @@ impl Iterator for ColumnChunks {
 
     fn next(&mut self) -> Option<Self::Item> {
         let group = self.meta.row_group(self.groups.next()?);
-        let chunk = group.column(self.column);
+        let mut chunk = group.column(self.column).clone();
+        let width = width(chunk.column_descr());
+        let lists = chunk.column_descr().max_rep_level() > 0;
+        // The crate's decompressor for zstd is a C library. Here the crate is told that the pages are not
+        // compressed, and they are decompressed when it hands them on.
+        let zstd = matches!(chunk.compression(), Compression::ZSTD(_));
+        if zstd {
+            let plain = chunk.into_builder().set_compression(Compression::UNCOMPRESSED).build();
+            chunk = match plain {
+                Ok(plain) => plain,
+                Err(error) => return Some(Err(error)),
+            };
+        }
         let pages =
-            SerializedPageReader::new(self.file.clone(), chunk, group.num_rows() as usize, None);
+            SerializedPageReader::new(self.file.clone(), &chunk, group.num_rows() as usize, None);
         let checked = pages.map(|pages| {
-            let width = width(chunk.column_descr());
             let lengths = Lengths::default();
-            Box::new(CheckedPages { pages, width, lengths, limit: self.limit.clone() }) as _
+            let limit = self.limit.clone();
+            Box::new(CheckedPages { pages, zstd, lists, width, lengths, limit }) as _
         });
         Some(checked)
     }
@@ -111,6 +126,10 @@ fn width(column: &ColumnDescriptor) -> usize {
 /// The pages of a column in one row group.
 struct CheckedPages {
     pages: SerializedPageReader<CheckedFile>,
+    /// Whether they are compressed with zstd.
+    zstd: bool,
+    /// Whether the column holds lists, so that the pages have repetition levels.
+    lists: bool,
     /// Least size of a value in the dictionary.
     width: usize,
     lengths: Lengths,
@@ -118,6 +137,15 @@ struct CheckedPages {
 }
 
 impl CheckedPages {
+    /// Decompresses a page if it must be, and checks it.
+    fn prepare(&mut self, mut page: Page) -> Result<Page> {
+        if self.zstd {
+            decompress(&mut page)?;
+        }
+        self.check(&page)?;
+        Ok(page)
+    }
+
     fn check(&mut self, page: &Page) -> Result<()> {
         let (levels, values) = match page {
             Page::DictionaryPage { buf, num_values, .. } => {
@@ -131,6 +159,7 @@ impl CheckedPages {
                 }
                 return Ok(());
             }
+            _ if !self.lists => return Ok(()),
             Page::DataPage { buf, num_values, rep_level_encoding, .. } => {
                 let levels = match rep_level_encoding {
                     // The levels come after their length.
@@ -160,11 +189,34 @@ impl CheckedPages {
     }
 }
 
+/// Decompresses a page of zstd. In pages of version 2 the levels come first, and are not compressed.
+fn decompress(page: &mut Page) -> Result<()> {
+    let (buf, levels) = match page {
+        Page::DataPage { buf, .. } | Page::DictionaryPage { buf, .. } => (buf, 0),
+        Page::DataPageV2 { is_compressed: false, .. } => return Ok(()),
+        Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } => {
+            (buf, *def_levels_byte_len as usize + *rep_levels_byte_len as usize)
+        }
+    };
+    let Some((levels, compressed)) = buf.split_at_checked(levels) else {
+        return Err(ParquetError::General("a page is shorter than its levels".into()));
+    };
+    let stored = compressed.len() as u64;
+    let most = largest_claim(stored);
+    let mut plain = levels.to_vec();
+    // One byte more than is accepted, so that more can be told from just as much.
+    let got = unzstd(compressed, stored).take(most + 1).read_to_end(&mut plain)?;
+    if got as u64 > most {
+        let why = format!("a page of {stored} bytes holds more than {most} bytes of values");
+        return Err(ParquetError::General(why));
+    }
+    *buf = Bytes::from(plain);
+    Ok(())
+}
+
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let page = self.pages.get_next_page()?;
-        page.as_ref().map_or(Ok(()), |page| self.check(page))?;
-        Ok(page)
+        self.pages.get_next_page()?.map(|page| self.prepare(page)).transpose()
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
@@ -182,9 +234,7 @@ impl PageReader for CheckedPages {
     }
 
     fn take_deferred_dictionary(&mut self) -> Result<Option<Page>> {
-        let page = self.pages.take_deferred_dictionary()?;
-        page.as_ref().map_or(Ok(()), |page| self.check(page))?;
-        Ok(page)
+        self.pages.take_deferred_dictionary()?.map(|page| self.prepare(page)).transpose()
     }
 
     fn at_record_boundary(&mut self) -> Result<bool> {
@@ -267,6 +317,30 @@ impl Lengths {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_that_decompresses_to_too_much_is_refused() {
+        // Each block repeats a byte 128 Ki times, in four bytes.
+        let bomb = |blocks: usize| {
+            let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x70];
+            for block in 1..=blocks {
+                let head = (1u32 << 20) | 2 | u32::from(block == blocks);
+                frame.extend(&head.to_le_bytes()[..3]);
+                frame.push(7);
+            }
+            Page::DictionaryPage {
+                buf: frame.into(),
+                num_values: 1,
+                encoding: Encoding::PLAIN,
+                is_sorted: false,
+            }
+        };
+        let mut page = bomb(16);
+        decompress(&mut page).unwrap();
+        assert_eq!(page.buffer().len(), 16 << 17);
+        let why = decompress(&mut bomb(2049)).unwrap_err().to_string();
+        assert!(why.contains("holds more than 268435456 bytes"), "{why}");
+    }
 
     #[test]
     fn row_lengths_are_counted_from_repetition_levels() {

@@ -1,29 +1,23 @@
 use super::*;
 use crate::batch::Values;
-use crate::columns::tests::{
-    Format, ROWS, check as same, error, expected, fixture, read_all, refused,
-};
-use crate::error::Hint;
+use crate::columns::tests::{Format, ROWS, check as same, expected, fixture, read_all, refused};
 
 #[test]
 fn encodings_and_compressions() {
-    let names =
-        ["none", "snappy", "gzip", "lz4", "brotli", "dictionary", "page_v2", "checksums", "split"];
-    for name in names {
+    for name in [
+        "none",
+        "snappy",
+        "gzip",
+        "lz4",
+        "brotli",
+        "zstd",
+        "dictionary",
+        "page_v2",
+        "checksums",
+        "split",
+    ] {
         let path = fixture(&format!("{name}.parquet"));
         same(&path, Format::Parquet, Kind::F32, &expected(0..ROWS, true));
-    }
-}
-
-#[test]
-fn zstd_is_read_or_explained() {
-    let path = fixture("zstd.parquet");
-    if cfg!(feature = "zstd") {
-        same(&path, Format::Parquet, Kind::F32, &expected(0..ROWS, true));
-    } else {
-        let error = error(&path, Format::Parquet, None);
-        assert_eq!(error.hint(), Some(Hint::EnableZstd));
-        assert!(error.to_string().contains("is compressed with zstd"), "{error}");
     }
 }
 

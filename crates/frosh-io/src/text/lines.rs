@@ -2,7 +2,7 @@
 
 use super::{BUFFER, MAX_LINE};
 use crate::error::{Fault, Reason};
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use std::io::{ErrorKind, Read};
 
 /// Reads the lines of a text that hold rows: all but blank lines and comments.
@@ -20,6 +20,10 @@ pub(crate) struct Lines {
     number: u64,
     /// Whether the next call of [`Lines::next`] returns the current line again.
     repeat: bool,
+    /// Whether lines that begin with `#` are rows.
+    comments_are_rows: bool,
+    /// Whether a line end between two quotes is part of the line.
+    quotes: bool,
     max_line: usize,
 }
 
@@ -43,8 +47,22 @@ impl Lines {
             ended: false,
             number: 0,
             repeat: false,
+            comments_are_rows: false,
+            quotes: false,
             max_line,
         }
+    }
+
+    /// Takes lines that begin with `#` as rows.
+    pub(crate) fn with_comments_as_rows(mut self) -> Self {
+        self.comments_are_rows = true;
+        self
+    }
+
+    /// Takes line ends between two quotes as part of the line, as CSV does.
+    pub(crate) fn with_quotes(mut self) -> Self {
+        self.quotes = true;
+        self
     }
 
     /// Moves to the next line that is neither blank nor a comment; false at the end.
@@ -54,7 +72,7 @@ impl Lines {
         }
         while self.next_of_any_kind()? {
             let text = self.line().trim_ascii_start();
-            if !text.is_empty() && text[0] != b'#' {
+            if !text.is_empty() && (text[0] != b'#' || self.comments_are_rows) {
                 return Ok(true);
             }
         }
@@ -90,9 +108,22 @@ impl Lines {
 
     fn next_of_any_kind(&mut self) -> Result<bool, Fault> {
         let mut searched = self.next;
+        // Whether a quote is open at `searched`, and line ends passed over.
+        let (mut open, mut inside) = (false, 0);
         loop {
-            if let Some(found) = memchr(b'\n', &self.buffer[searched..self.filled]) {
+            let found = memchr(b'\n', &self.buffer[searched..self.filled]);
+            if self.quotes {
+                let end = found.map_or(self.filled, |found| searched + found);
+                open ^= memchr_iter(b'"', &self.buffer[searched..end]).count() % 2 == 1;
+            }
+            if let Some(found) = found {
+                if open {
+                    searched += found + 1;
+                    inside += 1;
+                    continue;
+                }
                 self.set_line(searched + found, searched + found + 1)?;
+                self.number += inside;
                 return Ok(true);
             }
             if self.ended {
@@ -182,6 +213,22 @@ mod tests {
         assert!(lines(whole(b"\n\n\n"), 9, 9).unwrap().is_empty());
         assert_eq!(lines(whole(b"\n\nx\n"), 9, 9).unwrap(), ["3:x"]);
         assert!(lines(whole(b"\xFF\xFE1\0"), 9, 9).unwrap_err().contains("UTF-16"));
+    }
+
+    #[test]
+    fn line_ends_between_quotes_are_part_of_the_line() {
+        let text = b"1,\"a\n\"\"b\n\",2\n3,\"c\",4\r\n\"\n\n";
+        for reader in [whole(text), byte_by_byte(text)] {
+            let mut lines = Lines::with_limits(reader, 1, 1000).with_quotes();
+            let mut all = Vec::new();
+            while lines.next().unwrap() {
+                all.push((lines.number, String::from_utf8_lossy(lines.line()).into_owned()));
+            }
+            let line = |number, text: &str| (number, text.to_owned());
+            // A quote that is never closed reaches to the end.
+            let rows = [line(3, "1,\"a\n\"\"b\n\",2"), line(4, "3,\"c\",4"), line(5, "\"\n\n")];
+            assert_eq!(all, rows);
+        }
     }
 
     #[test]

@@ -12,11 +12,13 @@ const RESERVE: usize = 64;
 pub(crate) struct Printer<W> {
     writer: W,
     text: Vec<u8>,
+    /// Rows that were given a name.
+    named: usize,
 }
 
 impl<W: Write> Printer<W> {
     pub(super) fn new(writer: W) -> Self {
-        Self { writer, text: Vec::with_capacity(BUFFER) }
+        Self { writer, text: Vec::with_capacity(BUFFER), named: 0 }
     }
 
     pub(crate) fn byte(&mut self, byte: u8) {
@@ -29,6 +31,14 @@ impl<W: Write> Printer<W> {
 
     pub(crate) fn index(&mut self, index: usize) {
         self.text.extend_from_slice(itoa::Buffer::new().format(index).as_bytes());
+    }
+
+    /// Prints a name for the next row: `row0`, `row1` and so on. It is not a number, so that the first row is
+    /// not taken for a header.
+    pub(crate) fn row_name(&mut self) {
+        self.text.extend_from_slice(b"row");
+        self.index(self.named);
+        self.named += 1;
     }
 
     /// Writes the buffer if it is nearly full. Called after every value, so that the buffer never grows.
