@@ -26,8 +26,9 @@ use crate::batch::Kind;
 use crate::chosen::Columns;
 use crate::columns::{
     BatchWriter, Column, ListReader, ListSink, ListSource, Lists, Table, TableReader, TableSource,
-    guard, list_schema, rows_in,
+    damaged, guard, list_schema, rows_in,
 };
+use crate::decompress::largest_total;
 use crate::error::Fault;
 use crate::source::{Sink, Source};
 use arrow_array::{ArrayRef, RecordBatch};
@@ -167,11 +168,19 @@ impl TableReader for ArrowTable {
                     continue;
                 }
                 if columns.is_empty() {
+                    let most = largest_total(self.file.metadata()?.len());
+                    let mut claimed = 0u64;
                     for (column, data_type) in chunk.columns.iter().zip(&self.types) {
                         let (codec, all) = (chunk.codec, chunk.rows);
-                        columns.push(NumberReader::new(
+                        let reader = NumberReader::new(
                             &self.file, *column, codec, data_type, all, self.row,
-                        )?);
+                        )?;
+                        claimed = claimed.saturating_add(reader.claimed());
+                        if claimed > most {
+                            let why = format!("its columns claim to hold {claimed} bytes");
+                            return Err(damaged(why));
+                        }
+                        columns.push(reader);
                     }
                 }
                 let arrays = columns.iter_mut().map(|column| column.read(rows));

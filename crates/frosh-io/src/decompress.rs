@@ -49,11 +49,22 @@ impl Compression {
     }
 }
 
-/// Decompresses `stored` bytes of Zstandard frames inside a file. A frame that was compressed in one call has
+/// The most memory for the decompressed data of several columns at once, in a file of this length.
+pub(crate) fn largest_total(file: u64) -> u64 {
+    2 * largest_claim(file)
+}
+
+/// Decompresses `stored` bytes of Zstandard frames inside a file, which claim `claimed` bytes. A frame that was compressed in one call has
 /// its whole content as its window, so that the limit of whole files would be too small.
-pub(crate) fn unzstd<R: Read + Send>(compressed: R, stored: u64) -> impl Read + Send + use<R> {
+pub(crate) fn unzstd<R: Read + Send>(
+    compressed: R,
+    stored: u64,
+    claimed: u64,
+) -> impl Read + Send + use<R> {
     let capacity = stored.clamp(1, BUFFER as u64) as usize;
-    ZstdFrames::new(BufReader::with_capacity(capacity, compressed), largest_claim(stored))
+    // Encoders that do not know the length have windows of up to 8 MiB.
+    let max_window = largest_claim(stored).min(claimed.max(8 << 20));
+    ZstdFrames::new(BufReader::with_capacity(capacity, compressed), max_window)
 }
 
 /// Compressed bytes that are read at once.
@@ -152,14 +163,14 @@ mod tests {
         let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
         let stored = packed.len() as u64;
         let mut got = Vec::new();
-        unzstd(&packed[..], stored).read_to_end(&mut got).unwrap();
+        unzstd(&packed[..], stored, u64::MAX).read_to_end(&mut got).unwrap();
         assert!(got == plain);
         for cut in [1, 4, 5, 8, packed.len() / 2, packed.len() - 1] {
-            let read = unzstd(&packed[..cut], stored).read_to_end(&mut Vec::new());
+            let read = unzstd(&packed[..cut], stored, u64::MAX).read_to_end(&mut Vec::new());
             assert_eq!(read.unwrap_err().kind(), ErrorKind::InvalidData, "cut to {cut}");
         }
         // No bytes are no frames.
-        assert_eq!(unzstd(&[][..], 0).read(&mut [0; 9]).unwrap(), 0);
+        assert_eq!(unzstd(&[][..], 0, 0).read(&mut [0; 9]).unwrap(), 0);
     }
 
     #[test]
@@ -167,7 +178,7 @@ mod tests {
         let read = |claim, stored| {
             // One block that repeats a byte 100 times.
             let frame = [header(claim), vec![0x23, 0x03, 0, 7]].concat();
-            unzstd(&frame[..], stored).read_to_end(&mut Vec::new())
+            unzstd(&frame[..], stored, claim).read_to_end(&mut Vec::new())
         };
         // A claim that is accepted takes no memory: only 100 bytes are there.
         assert_eq!(read(1 << 28, 20).unwrap(), 100);

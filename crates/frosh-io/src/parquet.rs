@@ -282,12 +282,9 @@ impl Groups {
         self.reader = None;
         self.row = row;
         self.reader = Some(guard(|| {
-            let groups = CheckedGroups {
-                file: self.file.clone(),
-                meta: self.meta.metadata().clone(),
-                groups: (group..self.ends.len()).collect(),
-                limit: self.limit.clone(),
-            };
+            let (file, meta) = (self.file.clone(), self.meta.metadata().clone());
+            let wanted_groups = (group..self.ends.len()).collect();
+            let groups = CheckedGroups::new(file, meta, wanted_groups, self.limit.clone());
             let left = self.ends.last().map_or(0, |end| end - row);
             let left = usize::try_from(left).map_err(damaged)?;
             let wanted = (offset > 0).then(|| {

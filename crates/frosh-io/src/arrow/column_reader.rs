@@ -26,6 +26,9 @@ const MOST: usize = 16 * STEP;
 /// Most bytes by which a buffer grows at once: a compressed buffer may hold less than it claims.
 const GROWTH: usize = 16 << 20;
 
+/// A compressed buffer of at most this size is decompressed at once where many columns are read together.
+const SMALL: u64 = 2 << 20;
+
 /// Reads a column chunk.
 pub(super) struct ColumnReader {
     /// Rows that are left.
@@ -193,18 +196,26 @@ impl NumberReader {
     ) -> Result<Self, Fault> {
         let width = data_type.primitive_width().unwrap_or(1);
         let mut values =
-            BufferReader::new(file, chunk.values, codec, rows.saturating_mul(width as u64))?;
+            BufferReader::new(file, chunk.values, codec, rows.saturating_mul(width as u64))?
+                .loaded_if_small()?;
         values.skip(from.saturating_mul(width as u64))?;
         let nulls = match chunk.nulls {
             None => None,
             Some(span) => {
-                let bytes = BufferReader::new(file, span, codec, rows.div_ceil(8))?;
+                let bytes =
+                    BufferReader::new(file, span, codec, rows.div_ceil(8))?.loaded_if_small()?;
                 let mut nulls = Bitmap { bytes, at: 0, last: 0 };
                 nulls.skip(from)?;
                 Some(nulls)
             }
         };
         Ok(Self { nulls, values, data_type: data_type.clone(), width })
+    }
+
+    /// Decompressed bytes that its buffers claim to hold.
+    pub(super) fn claimed(&self) -> u64 {
+        let nulls = self.nulls.as_ref().map_or(0, |nulls| nulls.bytes.claimed());
+        self.values.claimed().saturating_add(nulls)
     }
 
     /// The next `rows` values.
@@ -288,13 +299,33 @@ impl BufferReader {
         }
         let source = match codec {
             _ if !compressed => BufferSource::File(range),
-            Codec::Zstd => BufferSource::Decompressor(Box::new(unzstd(range, span.len))),
+            Codec::Zstd => BufferSource::Decompressor(Box::new(unzstd(range, span.len, left))),
             _ => {
                 let decoder = lz4_flex::frame::FrameDecoder::new(BufReader::new(range));
                 BufferSource::Decompressor(Box::new(decoder))
             }
         };
         Ok(Self { source, left })
+    }
+
+    /// Decompressed bytes that are left, as the buffer claims; 0 if it is not compressed.
+    fn claimed(&self) -> u64 {
+        match self.source {
+            BufferSource::File(_) => 0,
+            BufferSource::Decompressor(_) => self.left,
+        }
+    }
+
+    /// Decompresses a small buffer at once. A decompressor may need far more memory than the buffer, which adds
+    /// up where many columns are read together.
+    fn loaded_if_small(mut self) -> Result<Self, Fault> {
+        if (1..=SMALL).contains(&self.claimed()) {
+            let left = self.left;
+            let bytes = self.read(left as usize)?;
+            let bytes = std::io::Cursor::new(bytes.to_vec());
+            self = Self { source: BufferSource::Decompressor(Box::new(bytes)), left };
+        }
+        Ok(self)
     }
 
     /// Counts bytes as read; refuses more than are left.

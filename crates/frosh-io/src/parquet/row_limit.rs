@@ -7,18 +7,19 @@
 
 use super::pages::CheckedFile;
 use super::thrift::varint;
-use crate::decompress::{largest_claim, unzstd};
+use crate::decompress::{largest_claim, largest_total, unzstd};
 use ::parquet::arrow::arrow_reader::RowGroups;
 use ::parquet::basic::{Compression, Encoding, Type};
 use ::parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use ::parquet::file::reader::Length as _;
 use ::parquet::file::serialized_reader::SerializedPageReader;
 use ::parquet::schema::types::ColumnDescriptor;
 use bytes::Bytes;
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The limit for the length of rows. A longer row is an error, and its length is recorded.
 #[derive(Clone)]
@@ -40,6 +41,14 @@ impl RowLimit {
     }
 }
 
+/// The memory that the pages of all columns take at once. A small file may have many columns, each with a page
+/// that is large when it is decompressed.
+#[derive(Clone)]
+struct PageBytes {
+    most: u64,
+    used: Arc<AtomicU64>,
+}
+
 /// Some row groups of a file, whose pages are checked.
 pub(super) struct CheckedGroups {
     pub(super) file: Arc<CheckedFile>,
@@ -47,6 +56,19 @@ pub(super) struct CheckedGroups {
     /// Numbers of the row groups.
     pub(super) groups: Vec<usize>,
     pub(super) limit: RowLimit,
+    bytes: PageBytes,
+}
+
+impl CheckedGroups {
+    pub(super) fn new(
+        file: Arc<CheckedFile>,
+        meta: Arc<ParquetMetaData>,
+        groups: Vec<usize>,
+        limit: RowLimit,
+    ) -> Self {
+        let bytes = PageBytes { most: largest_total(file.len()), used: Arc::default() };
+        Self { file, meta, groups, limit, bytes }
+    }
 }
 
 impl RowGroups for CheckedGroups {
@@ -61,6 +83,7 @@ impl RowGroups for CheckedGroups {
             groups: self.groups.clone().into_iter(),
             column,
             limit: self.limit.clone(),
+            bytes: self.bytes.clone(),
         }))
     }
 
@@ -80,6 +103,7 @@ struct ColumnChunks {
     groups: std::vec::IntoIter<usize>,
     column: usize,
     limit: RowLimit,
+    bytes: PageBytes,
 }
 
 impl Iterator for ColumnChunks {
@@ -104,8 +128,19 @@ impl Iterator for ColumnChunks {
             SerializedPageReader::new(self.file.clone(), &chunk, group.num_rows() as usize, None);
         let checked = pages.map(|pages| {
             let lengths = Lengths::default();
-            let limit = self.limit.clone();
-            Box::new(CheckedPages { pages, zstd, lists, width, lengths, limit }) as _
+            let (limit, bytes) = (self.limit.clone(), self.bytes.clone());
+            let (page, dictionary) = (0, 0);
+            Box::new(CheckedPages {
+                pages,
+                zstd,
+                lists,
+                width,
+                lengths,
+                limit,
+                bytes,
+                page,
+                dictionary,
+            }) as _
         });
         Some(checked)
     }
@@ -134,14 +169,42 @@ struct CheckedPages {
     width: usize,
     lengths: Lengths,
     limit: RowLimit,
+    bytes: PageBytes,
+    /// Bytes of the last page, and of the dictionary.
+    page: u64,
+    dictionary: u64,
+}
+
+impl Drop for CheckedPages {
+    fn drop(&mut self) {
+        self.bytes.used.fetch_sub(self.page + self.dictionary, Ordering::Relaxed);
+    }
 }
 
 impl CheckedPages {
+    /// Counts the memory of a page, in place of the one before.
+    fn count(&mut self, page: &Page) -> Result<()> {
+        let size = page.buffer().len() as u64;
+        let held = match page {
+            Page::DictionaryPage { .. } => &mut self.dictionary,
+            _ => &mut self.page,
+        };
+        let before = std::mem::replace(held, size);
+        self.bytes.used.fetch_sub(before, Ordering::Relaxed);
+        let used = self.bytes.used.fetch_add(size, Ordering::Relaxed) + size;
+        if used > self.bytes.most {
+            let why = format!("the pages of its columns take {used} bytes at once");
+            return Err(ParquetError::General(why));
+        }
+        Ok(())
+    }
+
     /// Decompresses a page if it must be, and checks it.
     fn prepare(&mut self, mut page: Page) -> Result<Page> {
         if self.zstd {
             decompress(&mut page)?;
         }
+        self.count(&page)?;
         self.check(&page)?;
         Ok(page)
     }
@@ -205,7 +268,7 @@ fn decompress(page: &mut Page) -> Result<()> {
     let most = largest_claim(stored);
     let mut plain = levels.to_vec();
     // One byte more than is accepted, so that more can be told from just as much.
-    let got = unzstd(compressed, stored).take(most + 1).read_to_end(&mut plain)?;
+    let got = unzstd(compressed, stored, most).take(most + 1).read_to_end(&mut plain)?;
     if got as u64 > most {
         let why = format!("a page of {stored} bytes holds more than {most} bytes of values");
         return Err(ParquetError::General(why));
