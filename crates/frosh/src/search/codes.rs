@@ -172,7 +172,8 @@ impl Codes {
     ///
     /// # Errors
     ///
-    /// Fails if `more` is of another model, or if only one of the two has factors. On failure nothing is appended.
+    /// Fails if `more` is of another model, if only one of the two has factors, or if their factors differ in size. On
+    /// failure nothing is appended.
     pub fn append(&mut self, more: &Codes) -> Result<()> {
         self.check_same_hasher(more)?;
         match (&mut self.factors, &more.factors) {
@@ -249,7 +250,7 @@ impl Codes {
         let (table, limit) = (self.table(), search.limit());
         let found = match (allowed, limit) {
             (None, u32::MAX) if !search.scan_only => adaptive::nearest(pool, self, queries, k),
-            _ => Scan { table, queries: queries.table(), k, limit, allowed }.answer(pool),
+            _ => Scan { table, queries: queries.table(), k, limit, allowed }.search(pool),
         };
         let hit = |n: Neighbour| Hit { id: n.id, distance: n.distance.into() };
         found.into_iter().map(|list| list.into_iter().map(hit).collect()).collect()
