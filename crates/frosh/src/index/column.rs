@@ -1,7 +1,7 @@
-//! One array of a segment: a `.npy` file, so that NumPy opens it too.
+//! One array of a segment, as a `.npy` file that NumPy can open too.
 //!
-//! The header is a function of type and shape, which the manifest knows: reading compares it byte by byte and
-//! parses nothing. Values are little-endian.
+//! The header follows from type and shape, which the manifest has. So a reader compares the header byte by byte and parses
+//! nothing. Values are little-endian.
 
 use super::disk;
 use super::seal::BLOCK;
@@ -12,21 +12,21 @@ use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// Length of magic, version and header: room for any shape, and values begin at a cache line.
+/// Length of magic, version and header. Any shape fits, and the values start at a cache line.
 const HEADER: usize = 128;
-/// Bytes that are written at a time: whole blocks.
+/// Bytes that are buffered before they are written: whole blocks.
 const BUFFER: usize = 64 * BLOCK;
 
 /// Type and width of an array.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
-    /// What the file's name ends with, before `.npy`.
+    /// The part of the file name before `.npy`.
     pub(super) name: &'static str,
     /// NumPy's name of the type.
     descr: &'static str,
     /// Bytes of a value.
     item: usize,
-    /// Values of a row; none for an array of one axis.
+    /// Values per row; `None` for a one-dimensional array.
     columns: Option<usize>,
 }
 
@@ -66,12 +66,12 @@ impl Form {
     }
 }
 
-/// An array in the making.
+/// Writes an array.
 pub(super) struct Column {
     form: Form,
     path: PathBuf,
     file: File,
-    /// What was not written yet.
+    /// Bytes that are not written yet.
     buffer: Vec<u8>,
     hash: Xxh3,
     /// Checksums of the blocks that were written.
@@ -79,7 +79,7 @@ pub(super) struct Column {
     bytes: u64,
 }
 
-/// The checksums of an array that is complete.
+/// The checksums of a complete array.
 pub(super) struct Finished {
     pub(super) whole: String,
     pub(super) blocks: Vec<u64>,
@@ -94,7 +94,7 @@ impl Column {
         Ok(Self { form, path, file, buffer, hash, blocks, bytes: 0 })
     }
 
-    /// Adds whole rows.
+    /// Appends whole rows.
     pub(super) fn write(&mut self, rows: &[u8]) -> Result<()> {
         debug_assert!(rows.len().is_multiple_of(self.form.width()));
         self.bytes += rows.len() as u64;
@@ -115,7 +115,7 @@ impl Column {
         Ok(())
     }
 
-    /// Puts the header in front and syncs; the checksums of the values.
+    /// Writes the header and syncs the file. Returns the checksums of the values.
     pub(super) fn finish(mut self) -> Result<Finished> {
         self.flush(self.buffer.len())?;
         let rows = self.bytes / self.form.width() as u64;
@@ -127,9 +127,9 @@ impl Column {
         Ok(Finished { whole: text(self.hash.digest()), blocks: self.blocks })
     }
 
-    /// Completes the array and reads it back as it is on disk, to be written anew in another order. What cannot be
-    /// read as it was written is an error.
-    pub(super) fn take_back(self) -> Result<Bytes> {
+    /// Completes the array, maps it and removes its file name, so that the rows can be written again in another order. Fails
+    /// if the bytes on disk differ from those written.
+    pub(super) fn read_back(self) -> Result<Bytes> {
         let (path, form, rows) =
             (self.path.clone(), self.form, self.bytes / self.form.width() as u64);
         let written = self.finish()?.whole;
@@ -138,7 +138,7 @@ impl Column {
             let why = "is not read as it was written: the disk or the memory is damaged".into();
             return Err(Error::File { path: Some(path), why });
         }
-        // From now on it is a mapping only.
+        // The mapping stays valid after the file name is removed.
         disk::remove(&path)?;
         Ok(bytes)
     }
@@ -156,7 +156,7 @@ fn text(digest: u64) -> String {
     format!("xxh3:{digest:016x}")
 }
 
-/// The checksum of some bytes, as [`Column::finish`] gives it.
+/// The checksum of some bytes, in the form of [`Finished::whole`].
 pub(super) fn checksum(bytes: &[u8]) -> String {
     text(xxh3_64(bytes))
 }

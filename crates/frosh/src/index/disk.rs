@@ -1,5 +1,5 @@
-//! What a writer does to the files of an index folder: every step of it is a function here, so that tests can let
-//! each one fail, or be the last one that a killed writer came to.
+//! The file operations of a writer. Each operation is one function here, so that tests can make it fail, or stop the writer
+//! after it as if the process was killed.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -10,20 +10,20 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
     move |source| Error::Io { path: path.to_owned(), source }
 }
 
-/// Makes a new file; one that is there is never opened, so never changed.
+/// Creates a new file. Fails if the file exists, so an existing file is never changed.
 pub(super) fn create(path: &Path) -> Result<File> {
     let make = || File::options().read(true).write(true).create_new(true).open(path);
     step(path).and_then(|()| make()).map_err(failed(path))
 }
 
-/// Makes a new file of these bytes, and syncs it.
+/// Creates a new file with these bytes and syncs it.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = create(path)?;
     write(&mut file, path, bytes)?;
     sync_file(&file, path)
 }
 
-/// Writes where the file stands.
+/// Writes at the current position of the file.
 pub(super) fn write(file: &mut File, path: &Path, bytes: &[u8]) -> Result<()> {
     step(path).and_then(|()| file.write_all(bytes)).map_err(failed(path))
 }
@@ -32,12 +32,12 @@ pub(super) fn sync_file(file: &File, path: &Path) -> Result<()> {
     step(path).and_then(|()| file.sync_all()).map_err(failed(path))
 }
 
-/// Gives a file another name, in place of the one that has it.
+/// Renames a file and replaces the file that has the new name: an atomic replace.
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     step(to).and_then(|()| std::fs::rename(from, to)).map_err(failed(to))
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub(super) fn remove(path: &Path) -> Result<()> {
     match step(path).and_then(|()| std::fs::remove_file(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -45,7 +45,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes the names in a folder last, where folders can be synced.
+/// Syncs a folder, so that its file names survive a power failure. Does nothing on systems without folder sync.
 pub(super) fn sync(folder: &Path) -> Result<()> {
     step(folder).map_err(failed(folder))?;
     #[cfg(unix)]
@@ -53,10 +53,10 @@ pub(super) fn sync(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder and those that it lies in, where they are not there; their names last when this returns.
+/// Creates a folder and its missing parents, and syncs the folders that contain them.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
     let mut missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.exists()).collect();
-    // The empty path is the folder that we are in.
+    // The empty path is the current folder.
     missing.retain(|path| !path.as_os_str().is_empty());
     step(folder).and_then(|()| std::fs::create_dir_all(folder)).map_err(failed(folder))?;
     for new in missing {
@@ -66,7 +66,7 @@ pub(super) fn make_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The names in a folder.
+/// The file names in a folder.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder).map_err(failed(folder))?;
     let name = |entry: io::Result<std::fs::DirEntry>| {
@@ -75,7 +75,7 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     entries.map(name).collect()
 }
 
-/// The file that writers lock.
+/// Locks the lock file of a folder; creates it if it is missing. Fails if another process holds the lock.
 pub(super) fn lock(folder: &Path, name: &str) -> Result<File> {
     let path: PathBuf = folder.join(name);
     let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -98,7 +98,7 @@ fn step(_: &Path) -> io::Result<()> {
 #[cfg(test)]
 use faults::step;
 
-/// Steps that fail, for tests. Each thread has its own.
+/// Injects failures, for tests. Each thread has its own plan.
 #[cfg(test)]
 pub(in crate::index) mod faults {
     use std::cell::RefCell;
@@ -107,12 +107,12 @@ pub(in crate::index) mod faults {
 
     #[derive(Default)]
     struct Plan {
-        /// Steps that are left before the one that fails.
+        /// Number of operations before the one that fails.
         left: Option<usize>,
-        /// Whether all steps after it fail too: the process was killed.
+        /// Whether all later operations fail too, as if the process was killed.
         killed: bool,
         failed: bool,
-        /// What every step was about.
+        /// The path of each operation.
         steps: Vec<PathBuf>,
     }
 
@@ -132,12 +132,12 @@ pub(in crate::index) mod faults {
                 None => false,
             };
             plan.failed |= now;
-            if now { Err(io::Error::other("a failure that a test asked for")) } else { Ok(()) }
+            if now { Err(io::Error::other("an injected failure")) } else { Ok(()) }
         })
     }
 
-    /// Runs `work`, in which the step after `before` others fails, and if `killed` all further ones. What it
-    /// returned, and whether it came to that step.
+    /// Runs `work`. The operation after `before` others fails and, if `killed`, all later ones. Returns the result of
+    /// `work`, and whether that operation was reached.
     pub(in crate::index) fn with<R>(
         before: usize,
         killed: bool,
@@ -148,7 +148,7 @@ pub(in crate::index) mod faults {
         (result, PLAN.take().failed)
     }
 
-    /// What the steps of `work` are about.
+    /// The paths of the operations of `work`.
     pub(in crate::index) fn steps(work: impl FnOnce()) -> Vec<PathBuf> {
         PLAN.take();
         work();

@@ -1,11 +1,11 @@
-//! `journal`: the files that a writer is about to make or to remove, written down before it does.
+//! `journal`: lists the files that a writer will create or remove. It is written before the writer does so.
 //!
-//! A writer may be killed between any two steps. What it then leaves in the folder is known to be its own only
-//! because the journal names it: nothing is ever removed because of what it is called. A file that the journal
-//! names and `index.json` does not is removed by the next writer; when all such files are gone, so is the journal.
+//! A writer may be killed between any two operations. The journal then shows which files in the folder are its own. A file
+//! is never removed because of its name alone. The next writer removes the files that the journal lists and `index.json`
+//! does not. When all of them are removed, it removes the journal.
 //!
-//! It is lines of text, each a checksum and a name, appended and synced before the first of the named files is
-//! made. So the end of a journal that was cut short names nothing that exists, and is passed over.
+//! The journal is a text file. Each line has a checksum and a file name. Lines are appended and synced before the first of
+//! the files is created. So an incomplete last line belongs to a file that does not exist, and is ignored.
 
 use super::disk;
 use crate::error::{Error, Result};
@@ -18,10 +18,10 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Name of the file.
 pub(super) const NAME: &str = "journal";
 const FIRST_LINE: &str = "frosh-index-journal 1\n";
-/// No change is about so many files that its journal would be longer.
-const LONGEST: u64 = 1 << 28;
+/// Largest size of a journal that is read. No change involves so many files that its journal is longer.
+const MAX_BYTES: u64 = 1 << 28;
 
-/// The names that are written down, and the file that they are in.
+/// The listed names, and the state of the journal file.
 #[derive(Debug)]
 pub(super) struct Journal {
     folder: PathBuf,
@@ -32,15 +32,15 @@ pub(super) struct Journal {
 #[derive(Debug)]
 enum State {
     Missing,
-    /// There, and cut short before the first line was complete: it names nothing.
+    /// The file exists, but its first line is incomplete. It lists no names.
     Begun,
     There,
     Open(File),
 }
 
 impl Journal {
-    /// Reads the journal of a folder; where there is none, it names nothing. A file of this name that is no
-    /// journal is an error, since it would be overwritten.
+    /// Reads the journal of a folder. A missing journal lists no names. Fails if a file of this name is not a journal,
+    /// because a writer would overwrite it.
     pub(super) fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(NAME);
         let io = |source| Error::Io { path: path.clone(), source };
@@ -52,8 +52,8 @@ impl Journal {
             opened => opened.map_err(io)?,
         };
         let mut bytes = Vec::new();
-        file.take(LONGEST).read_to_end(&mut bytes).map_err(io)?;
-        // After a power failure a file may have its length and none of its bytes.
+        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(io)?;
+        // After a power failure a file may have its length but zeros as content.
         let zeros = bytes.len() <= FIRST_LINE.len() && bytes.iter().all(|byte| *byte == 0);
         if zeros || (FIRST_LINE.as_bytes().starts_with(&bytes) && bytes.len() < FIRST_LINE.len()) {
             return Ok(journal(BTreeSet::new(), State::Begun));
@@ -73,12 +73,12 @@ impl Journal {
         self.names.contains(name)
     }
 
-    /// Whether there is none.
+    /// Whether there is no journal file.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self.state, State::Missing)
     }
 
-    /// Writes names down, before the files are made or removed.
+    /// Appends names and syncs. The caller then creates or removes the files.
     pub(super) fn add(&mut self, names: impl IntoIterator<Item = String>) -> Result<()> {
         let path = self.folder.join(NAME);
         let new: Vec<String> =
@@ -114,8 +114,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the files that are written down, but for those to keep; then the journal too, unless it shall
-    /// `stay`. Where that fails, the journal is left to the next writer: no change depends on it.
+    /// Removes the listed files except those for which `keep` is true. Then removes the journal, unless `stay` is true. If
+    /// this fails, the next writer does it; no change depends on it.
     pub(super) fn clean(&mut self, keep: impl Fn(&str) -> bool, stay: bool) {
         if !self.is_empty() {
             let _ = self.try_to_clean(keep, stay);
@@ -123,11 +123,11 @@ impl Journal {
     }
 
     fn try_to_clean(&mut self, keep: impl Fn(&str) -> bool, stay: bool) -> Result<()> {
-        // Before files go, the manifest that does not name them must be the one that survives a power failure.
+        // The new manifest, which does not list these files, must be durable before the files are removed.
         disk::sync(&self.folder)?;
         let mut gone = Ok(());
         for name in self.names.iter().filter(|name| !keep(name)) {
-            // On some systems a file that is mapped cannot be removed. The others can.
+            // On some systems a mapped file cannot be removed. Go on with the other files.
             gone = disk::remove(&self.folder.join(name)).and(gone);
         }
         gone?;
@@ -141,19 +141,19 @@ impl Journal {
     }
 }
 
-/// A line of the journal. It begins with a line end, in case the one before was cut short.
+/// A line of the journal. It starts with a line break, in case the previous line is incomplete.
 fn line(name: &str) -> String {
     format!("\n{:016x} {name}\n", xxh3_64(name.as_bytes()))
 }
 
-/// The names in the lines of a journal. What a writer would not call a file is no name: it is never removed.
+/// The names in the lines of a journal. Names that a writer would not use are ignored, so such files are never removed.
 fn parse(lines: &[u8]) -> BTreeSet<String> {
-    let sound = |line: &[u8]| {
+    let name_of = |line: &[u8]| {
         let (sum, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-        let ours = super::is_ours(name) && sum == format!("{:016x}", xxh3_64(name.as_bytes()));
-        ours.then(|| name.to_owned())
+        let valid = super::is_ours(name) && sum == format!("{:016x}", xxh3_64(name.as_bytes()));
+        valid.then(|| name.to_owned())
     };
-    lines.split(|byte| *byte == b'\n').filter_map(sound).collect()
+    lines.split(|byte| *byte == b'\n').filter_map(name_of).collect()
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
             let mut cut = Journal::load(dir.path()).unwrap();
             assert_eq!(cut.names(A), length >= one - 1, "{length}");
             assert_eq!(cut.names(B), length >= whole.len() - 1, "{length}");
-            // What is appended after the cut counts.
+            // Lines that are appended after the incomplete line are read.
             cut.add(["000009.removed".to_owned()]).unwrap();
             let again = Journal::load(dir.path()).unwrap();
             assert!(again.names("000009.removed") && again.names(A) == (length >= one - 1));

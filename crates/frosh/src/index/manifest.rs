@@ -1,5 +1,5 @@
-//! `index.json`: which files make up an index. It is replaced as a whole, after everything that it names is on
-//! disk; so what it says is always true, whenever the writer was stopped.
+//! `index.json`, the manifest: lists the files of an index. It is replaced atomically, after all files that it lists are on
+//! disk. So it is valid whenever a writer is stopped.
 
 use super::{StoredVectors, disk};
 use crate::error::{Error, Result};
@@ -13,21 +13,21 @@ pub(super) const NAME: &str = "index.json";
 const FORMAT: &str = "frosh-index";
 /// The version written, and the newest that is read.
 const VERSION: u64 = 1;
-/// No index has so many segments that its manifest would be longer.
-const LONGEST: u64 = 1 << 28;
+/// Largest size of a manifest. No index has so many segments that its manifest is longer.
+const MAX_BYTES: u64 = 1 << 28;
 
-/// What an index is made of.
+/// The content of `index.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    /// Grows by one with every change.
+    /// Incremented by each change.
     pub(super) generation: u64,
     /// Id of the hasher in `model.frosh`.
     pub(super) model: String,
     /// Whether codes have factors.
     pub(super) factors: bool,
-    /// How vectors are kept, if they are.
+    /// The precision of the stored vectors, if there are any.
     pub(super) vectors: Option<StoredVectors>,
-    /// The id of the next row that is added without one; none when they are used up.
+    /// The next automatic id; `None` when the largest id is in use.
     pub(super) next_id: Option<u64>,
     /// The number of the next file.
     pub(super) next_number: u64,
@@ -37,10 +37,10 @@ pub(super) struct Manifest {
 /// A segment: rows that were added together, in the order of their ids.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SegmentFacts {
-    /// What its files are called after.
+    /// The number in the names of its files.
     pub(super) number: u64,
     pub(super) rows: u64,
-    /// The first id, where they count up by one; else they are in a file.
+    /// The first id, if the ids are consecutive. Otherwise `None`: the ids are in a file.
     pub(super) first_id: Option<u64>,
     pub(super) checksums: Checksums,
     pub(super) removed: Option<Removed>,
@@ -53,13 +53,13 @@ pub(super) struct Checksums {
     pub(super) factors: Option<String>,
     pub(super) ids: Option<String>,
     pub(super) vectors: Option<String>,
-    /// Of the file that has the checksums of the arrays' blocks; none where every array is one block.
+    /// Checksum of the file of block checksums; `None` if every array is a single block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) blocks: Option<String>,
 }
 
 impl Checksums {
-    /// The checksum of the array that is called so.
+    /// The checksum of an array by its name.
     pub(super) fn of(&self, name: &str) -> Option<&String> {
         match name {
             "codes" => Some(&self.codes),
@@ -100,10 +100,10 @@ impl Manifest {
             _ => Error::Io { path: folder.to_owned(), source },
         })?;
         let mut text = Vec::new();
-        let read = file.take(LONGEST + 1).read_to_end(&mut text);
+        let read = file.take(MAX_BYTES + 1).read_to_end(&mut text);
         read.map_err(|source| Error::Io { path: path.clone(), source })?;
-        if text.len() as u64 > LONGEST {
-            return Err(wrong(format!("is longer than {LONGEST} bytes: it is damaged")));
+        if text.len() as u64 > MAX_BYTES {
+            return Err(wrong(format!("is longer than {MAX_BYTES} bytes: it is damaged")));
         }
         let damaged = |e: serde_json::Error| wrong(format!("is damaged ({e})"));
         let envelope: Envelope = serde_json::from_slice(&text).map_err(damaged)?;
@@ -122,7 +122,7 @@ impl Manifest {
         serde_json::from_value(envelope.content).map_err(damaged)
     }
 
-    /// The numbers of all files that count.
+    /// The numbers of all listed files.
     pub(super) fn numbers(&self) -> BTreeSet<u64> {
         let removed = |facts: &SegmentFacts| facts.removed.as_ref().map(|removed| removed.number);
         self.segments
@@ -132,8 +132,8 @@ impl Manifest {
             .collect()
     }
 
-    /// Replaces the manifest; when this returns, readers find the new one. It is written under the name
-    /// `temporary` first. After an error they find the old one.
+    /// Replaces the manifest: writes it under the name `temporary`, then renames it. On success readers find the new
+    /// manifest; on failure they find the old one.
     pub(super) fn save(&self, folder: &Path, temporary: &str) -> Result<()> {
         let path = folder.join(NAME);
         let failed = |source: std::io::Error| Error::Io { path: path.clone(), source };
@@ -145,7 +145,7 @@ impl Manifest {
         let temporary = folder.join(temporary);
         disk::write_new(&temporary, &text)?;
         let renamed = disk::rename(&temporary, &path);
-        // A file server may have done what it reports as failed.
+        // A network file system may report a failure although it has renamed the file.
         renamed.or_else(|error| match Self::load(folder) {
             Ok(there) if there.generation == self.generation => Ok(()),
             _ => Err(error),

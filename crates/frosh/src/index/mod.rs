@@ -1,42 +1,61 @@
-//! An index folder: codes, ids and what else a search needs, on disk, for many readers and one writer.
+//! Index folders: codes, ids and vectors on disk, for many readers and one writer at a time.
 //!
-//! | file | holds |
+//! | type | purpose |
 //! |---|---|
-//! | `index.json` | which of the other files count; replaced as a whole with every change |
+//! | [`Index`] | opens a folder and searches it |
+//! | [`IndexWriter`] | creates or opens a folder to add, remove and compact rows; holds its lock |
+//! | [`NewRows`] | rows that are being added |
+//! | [`StoredVectors`] | the precision of stored vectors, which are used for re-ranking |
+//!
+//! | file | content |
+//! |---|---|
+//! | `index.json` | the manifest: lists the other files; each change replaces it |
 //! | `model.frosh` | the [`Hasher`] |
 //! | `000001.codes.npy`, `.factors.npy`, `.ids.npy`, `.vectors.npy` | a segment: rows that were added together |
-//! | `000002.removed` | which rows of a segment were removed (a Roaring bitmap) |
-//! | `000001.checksums.npy` | checksums of the blocks of its arrays, where one has several |
-//! | `lock` | held by the writer |
-//! | `journal` | while a writer is at work: the files that it makes and removes |
+//! | `000002.removed` | the rows of a segment that were removed (a Roaring bitmap) |
+//! | `000001.checksums.npy` | checksums of the blocks of a segment's arrays, if an array has several blocks |
+//! | `lock` | locked by the writer |
+//! | `journal` | the files that a running writer creates and removes |
 //!
-//! **Safe at any moment.** Files are written and synced before `index.json` names them, and never changed after
-//! that. A writer that is killed leaves the index as it was before the change, or as it is after it; what it
-//! left unfinished is removed by the next writer. A reader sees the index as it was when it was opened, however
-//! much is added, removed or compacted meanwhile; it opens it again to see what is new.
+//! # Changes are atomic
 //!
-//! **A change is made when `index.json` is renamed into place.** An error means that nothing was changed; after
-//! the rename nothing is an error any more. If the folder cannot be synced then, or files that are of no use cannot
-//! be removed, the change is made all the same, the files of before stay, and the next writer tries again: so
-//! whichever `index.json` a power failure leaves, the files that it names are there.
+//! A writer writes and syncs the new files. Then it renames a new `index.json` into place. This rename is the change.
+//! Files that `index.json` lists are never modified.
 //!
-//! **Nothing that is not ours is touched.** An index is made in a folder that is new or empty, or that holds only
-//! what the `journal` of an unfinished build names. Only files that `index.json` or the journal names are ever
-//! removed, and no file that is there is opened for writing, whatever it is called.
+//! - If a method of the writer fails, the index is unchanged. After the rename nothing is reported as an error. If the
+//!   folder cannot be synced then, or an old file cannot be removed, the old files stay until the next writer removes them.
+//!   So after a power failure, the files that the surviving `index.json` lists exist.
+//! - If a writer is killed, the index is in the state before or after the change. The next writer removes the files that
+//!   the killed one left behind.
+//! - A reader sees the index as it was when it was opened, whatever a writer does meanwhile. To see later changes, open the
+//!   index again.
 //!
-//! **Damage is found when it is read.** Arrays are compared with their checksums when a search or a writer first
-//! reads them: codes, factors and ids as a whole, vectors by the blocks that are touched; of an index that was
-//! written before there were checksums of blocks, all vectors of a segment when the first is asked for. That costs
-//! once what reading them costs, and nothing later. [`Index::verify`] turns it off for readers. Whatever is
-//! rewritten (compacted) is read as a whole and compared first.
+//! # Files of others are safe
 //!
-//! **Ids** are the caller's 64-bit numbers, each at most once; without any, rows are numbered in the order in
-//! which they were added. Removing a row does not change the ids of others, and numbers are not used again.
+//! An index is created in a folder that is new or empty, or that holds only files that the `journal` of an unfinished build
+//! lists. A writer removes only files that `index.json` or the journal lists. It never opens an existing file for writing,
+//! except its lock and its journal.
 //!
-//! **Where we differ** from the paper, which ends with the codes.
+//! # Checksums
 //!
-//! **Cost.** Opening maps the files and reads headers, the sets of removed rows and arrays of a few pages. A search costs
-//! what it costs on [`Codes`](crate::Codes); removed rows cost what a filter costs, until [`IndexWriter::compact`].
+//! Arrays are verified when a search or a writer first reads them: codes, factors and ids as a whole, vectors in blocks.
+//! In an index from before block checksums, the first read of a vector verifies all vectors of its segment. Verification
+//! costs one read of the data, once. [`Index::verify`] turns it off for readers. [`IndexWriter::compact`] verifies all
+//! data before it rewrites them.
+//!
+//! # Ids
+//!
+//! Ids are 64-bit numbers that the caller chooses. Each id occurs at most once. Rows without ids are numbered in the order
+//! in which they are added. Removing a row does not change other ids. Automatic ids are not reused.
+//!
+//! # Cost
+//!
+//! Opening maps the files and reads the headers, the sets of removed rows and arrays of a few pages. A search costs as
+//! much as on [`Codes`](crate::Codes). Removed rows cost as much as a filter, until [`IndexWriter::compact`].
+//!
+//! The paper does not describe an index on disk.
+//!
+//! # Example
 //!
 //! ```
 //! use frosh::{Config, Index, IndexWriter, Rows, Sketcher};
@@ -93,7 +112,7 @@ pub use writer::{IndexWriter, NewRows};
 
 const MODEL: &str = "model.frosh";
 const LOCK: &str = "lock";
-/// What the names of files end with that are called after a number.
+/// Endings of file names that start with a number.
 const ENDINGS: [&str; 7] = [
     "codes.npy",
     "factors.npy",
@@ -103,28 +122,48 @@ const ENDINGS: [&str; 7] = [
     "removed",
     manifest::NAME,
 ];
-/// How often a reader looks again, when files that it was told of were compacted away.
-const ATTEMPTS: usize = 8;
+/// How often a reader tries to open the index, if a writer removes files between reading the manifest and opening them.
+const OPEN_ATTEMPTS: usize = 8;
 
-/// How an index keeps vectors, to put what was found in exact order.
+/// The precision of the vectors that an index stores for re-ranking.
+///
+/// ```
+/// use frosh::{Config, IndexWriter, Rows, Sketcher, StoredVectors};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let rows = Rows::new(&data, 32)?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("index");
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(rows)?;
+/// # let hasher = sketcher.finish().hasher(16)?;
+/// let mut writer = IndexWriter::create(&folder, &hasher, false, Some(StoredVectors::F16))?;
+/// let mut new = writer.add();
+/// new.push(rows)?;
+/// new.commit()?;
+/// let hits = writer.index().nearest(rows.slice(7..8), 1)?; // re-ranked by exact distance
+/// assert_eq!(hits[0][0].distance, 0.0);
+/// assert_eq!(writer.index().bytes_per_row(), 2 + 2 * 32);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoredVectors {
-    /// Single precision.
+    /// Single precision: 4 bytes a value.
     F32,
-    /// Half precision: exact for bytes, and enough for most embeddings.
+    /// Half precision: 2 bytes a value. Exact for byte values, and sufficient for most embeddings. Values above 65504 are
+    /// rejected.
     F16,
 }
 
 names!(StoredVectors, "type of stored vectors", F32 => "f32", F16 => "f16");
 
-/// What the arrays of every segment look like.
+/// Types and widths of the arrays of a segment, the same for all segments.
 #[derive(Clone, Debug)]
 struct Layout {
     hasher: HasherId,
     bits: usize,
     dim: usize,
-    /// Bytes of a row's factors, if they are kept.
+    /// Factor bytes of a row, if factors are stored.
     factors: Option<usize>,
     vectors: Option<StoredVectors>,
 }
@@ -139,34 +178,56 @@ impl Layout {
     fn vectors(&self) -> Option<Form> {
         self.vectors.map(|stored| stored.form(self.dim))
     }
-    /// The arrays of a segment, in the order in which their checksums lie.
-    fn arrays(&self, ids_listed: bool) -> Vec<Form> {
-        let ids = ids_listed.then(Form::ids);
+    /// The arrays of a segment, in the order of their checksums in the file of block checksums.
+    fn arrays(&self, stores_ids: bool) -> Vec<Form> {
+        let ids = stores_ids.then(Form::ids);
         [Some(self.codes()), self.factors(), self.vectors(), ids].into_iter().flatten().collect()
     }
 }
 
-/// The number that a file is called after.
+/// The number at the start of a file name; `None` if it is not the name of a numbered index file.
 fn number_of(name: &str) -> Option<u64> {
     let (text, ending) = name.split_once('.')?;
     let number = text.parse().ok()?;
     (ENDINGS.contains(&ending) && text == format!("{number:06}")).then_some(number)
 }
 
-/// Whether a writer calls files so that it makes and removes. Others are called so too: this alone is no reason
-/// to remove one.
+/// Whether a writer could create or remove a file of this name. Other programs may use such names too, so the name alone
+/// is no reason to remove a file.
 fn is_ours(name: &str) -> bool {
     number_of(name).is_some() || name == MODEL
 }
 
-/// An index folder as it was when it was opened.
+/// An open index folder, for searching. It does not change when a writer changes the folder.
+///
+/// The files are mapped, not read. The [module page](crate::index) describes them.
+///
+/// ```
+/// use frosh::{Config, Index, IndexWriter, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let rows = Rows::new(&data, 32)?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("index");
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(rows)?;
+/// # let hasher = sketcher.finish().hasher(16)?;
+/// # let mut writer = IndexWriter::create(&folder, &hasher, false, None)?;
+/// # let mut new = writer.add();
+/// # new.push(rows)?;
+/// # new.commit()?;
+/// let index = Index::open(&folder)?;
+/// assert_eq!((index.len(), index.segments(), index.removed()), (200, 1, 0));
+/// assert!(index.contains(199)? && !index.contains(200)?);
+/// index.check()?; // reads all files and verifies their checksums
+/// # Ok::<(), frosh::Error>(())
+/// ```
 pub struct Index {
     folder: PathBuf,
     hasher: Hasher,
     layout: Layout,
     manifest: Manifest,
     segments: Vec<Arc<Segment>>,
-    /// Whether what is read is compared with its checksums, the first time.
+    /// Whether arrays are verified by their checksums when they are first read.
     verify: bool,
 }
 
@@ -177,15 +238,19 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// Opens the index in a folder, to read from it.
+    /// Opens the index in a folder for reading.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder holds no index, or if a file is missing, damaged or of a newer version.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let mut last = None;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..OPEN_ATTEMPTS {
             let manifest = Manifest::load(folder)?;
             let generation = manifest.generation;
             match Self::with(folder, manifest, None) {
-                // A writer may have replaced the files between two of our steps: then there is a newer manifest.
+                // A writer may have removed files after the manifest was read. Then there is a newer manifest.
                 Err(Error::Io { source, path })
                     if source.kind() == std::io::ErrorKind::NotFound
                         && Manifest::load(folder)?.generation != generation =>
@@ -198,7 +263,8 @@ impl Index {
         Err(last.unwrap_or_else(|| Error::file("the index changes faster than it can be opened")))
     }
 
-    /// The index of this manifest. What is open already, in the index `before` the last change, is taken from it.
+    /// Opens the index that a manifest describes. Takes segments that are already open from `before`, the index before the
+    /// change.
     fn with(folder: &Path, manifest: Manifest, before: Option<&Self>) -> Result<Self> {
         let path = folder.join(MODEL);
         let hasher = match before {
@@ -231,60 +297,64 @@ impl Index {
         Ok(Self { folder: folder.to_owned(), hasher, layout, manifest, segments, verify: true })
     }
 
-    /// Whether arrays are compared with their checksums when they are first read, which is the default. Without
-    /// it, answers from a damaged index may be wrong. [`Index::check`] always compares.
+    /// Sets whether arrays are verified by their checksums when they are first read; the default is true. Without it, a
+    /// search in a damaged index may return wrong hits. [`Index::check`] always verifies.
     pub fn verify(mut self, verify: bool) -> Self {
         self.verify = verify;
         self
     }
 
-    /// The model that made its codes.
+    /// The model of the index.
     pub fn hasher(&self) -> &Hasher {
         &self.hasher
     }
 
-    /// How many rows can be found.
+    /// Number of rows, without removed ones.
     pub fn len(&self) -> u64 {
         self.segments.iter().map(|segment| segment.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Rows that were removed and still take space, until the index is compacted.
+    /// Number of removed rows that still take space. [`IndexWriter::compact`] drops them.
     pub fn removed(&self) -> u64 {
         self.segments.iter().map(|segment| segment.removed.len()).sum()
     }
 
-    /// How many parts it is kept in: one for each time that rows were added, until it is compacted.
+    /// Number of segments. Each commit of rows adds at least one; [`IndexWriter::compact`] merges them.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// How many times it was changed.
+    /// Number of changes since the index was created.
     pub fn generation(&self) -> u64 {
         self.manifest.generation
     }
 
-    /// Whether codes have factors, for [`Ranking::Estimated`].
+    /// Whether the rows have factors, which [`Ranking::Estimated`] needs.
     pub fn has_factors(&self) -> bool {
         self.layout.factors.is_some()
     }
 
-    /// How vectors are kept, if they are.
+    /// The precision of the stored vectors; `None` if the index stores none.
     pub fn vectors(&self) -> Option<StoredVectors> {
         self.layout.vectors
     }
 
-    /// Bytes that each row takes on disk: code, factors, vector; an id takes eight more where ids do not count up.
+    /// Bytes per row on disk: code, factors and vector. Ids take 8 more in segments whose ids are not consecutive.
     pub fn bytes_per_row(&self) -> usize {
         let forms = [Some(self.layout.codes()), self.layout.factors(), self.layout.vectors()];
         forms.iter().flatten().map(Form::width).sum()
     }
 
-    /// Whether a row of this id can be found.
+    /// Whether the index has a row with this id.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the ids are damaged.
     pub fn contains(&self, id: u64) -> Result<bool> {
         for segment in &self.segments {
             if (!self.verify || segment.arrays.may_have(&Pool::ONE, id, id)?)
@@ -296,18 +366,26 @@ impl Index {
         Ok(false)
     }
 
-    /// Reads every file and compares checksums, also of what was read before or is not read by a search.
+    /// Reads all files and verifies their checksums, also of arrays that were verified before.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file is damaged. The error has its path.
     pub fn check(&self) -> Result<()> {
         self.segments.iter().try_for_each(|segment| segment.check(&self.folder))
     }
 
-    /// The names of all files of its segments.
+    /// The names of all files of the segments.
     fn files(&self) -> BTreeSet<String> {
         self.segments.iter().flat_map(|segment| segment.files(&self.layout)).collect()
     }
 
-    /// Names of files in the folder that are not part of the index, nor of a change that is being made: they were
-    /// put there by somebody else, or left by a version of frosh that kept no journal. Nothing removes them.
+    /// Names of files in the folder that belong neither to the index nor to a change in progress. Another program created
+    /// them, or a version of frosh without a journal left them. A writer never removes them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder cannot be read.
     pub fn other_files(&self) -> Result<Vec<String>> {
         let (files, journal) = (self.files(), Journal::load(&self.folder).ok());
         let known = |name: &str| {
@@ -322,15 +400,45 @@ impl Index {
         Ok(others)
     }
 
-    /// The `k` nearest rows for each query, nearest first: [`Index::search`] with its defaults.
+    /// Finds the `k` nearest rows for each query: [`Index::search`] with default options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Index::search`].
     pub fn nearest<T: Element>(&self, queries: Rows<'_, T>, k: usize) -> Result<Vec<Vec<Hit>>> {
         self.search(queries, &Search::nearest(k))
     }
 
-    /// Searches the index for query vectors: one list of hits for each, nearest first, equal distances by id. Where the
-    /// index stores vectors, candidates are put in exact order ([`Search::rerank`]).
+    /// Searches the index. Returns one list of hits for each query vector, sorted by distance, then by id. If the index
+    /// stores vectors, the candidates are re-ranked by exact distance ([`Search::rerank`]).
     ///
-    /// Queries of another dimension are refused, and so are options that need what the index does not store.
+    /// ```
+    /// use frosh::{IdSet, Ranking, Search};
+    /// # use frosh::{Config, IndexWriter, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let rows = Rows::new(&data, 32)?;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let folder = folder.path().join("index");
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(rows)?;
+    /// # let hasher = sketcher.finish().hasher(16)?;
+    /// # let mut writer = IndexWriter::create(&folder, &hasher, true, None)?;
+    /// # let mut new = writer.add();
+    /// # new.push(rows)?;
+    /// # new.commit()?;
+    /// # let index = writer.index();
+    /// let ids: IdSet = (100..150).collect();
+    /// let search = Search::nearest(5).ranking(Ranking::Estimated).filter(&ids);
+    /// let hits = index.search(rows.slice(0..3), &search)?;
+    /// assert!(hits.iter().flatten().all(|hit| (100..150).contains(&hit.id)));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the queries have another dimension than the model or a value that is not finite or too large, if an option
+    /// needs factors or vectors that the index does not store, if a radius is combined with a ranking other than Hamming,
+    /// or if an array that the search reads is damaged.
     pub fn search<T: Element>(
         &self,
         queries: Rows<'_, T>,
@@ -361,7 +469,7 @@ impl Index {
         Ok(rerank.finish(search.k))
     }
 
-    /// Searches in the order of the codes.
+    /// Searches the codes of all segments, without re-ranking.
     fn by_codes(&self, queries: &Queries, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
         let ranking = search.ranking_of(Some(queries.ranking()), self.has_factors())?;
         let search = Search { rerank: None, ranking: Some(ranking), ..search.clone() };
@@ -375,15 +483,15 @@ impl Index {
             let search = Search { filter: allowed.as_deref(), ..search.clone() };
             let found = arrays.codes.search(queries, &search)?;
             for (all, found) in all.iter_mut().zip(found) {
-                let named = |hit: Hit| Hit { id: arrays.ids.of(hit.id as usize), ..hit };
-                all.extend(found.into_iter().map(named));
+                let with_id = |hit: Hit| Hit { id: arrays.ids.of(hit.id as usize), ..hit };
+                all.extend(found.into_iter().map(with_id));
             }
         }
         all.iter_mut().for_each(|hits| keep_nearest(hits, search.k));
         Ok(all)
     }
 
-    /// The vector that is kept for an id; whether there is one.
+    /// Writes the stored vector of an id to `out`. Returns false if there is none.
     fn vector(&self, id: u64, out: &mut [f64]) -> Result<bool> {
         let place = self.segments.iter().find_map(|s| Some((&s.arrays, s.find(id)?)));
         let (Some((arrays, row)), Some(stored)) = (place, self.layout.vectors) else {

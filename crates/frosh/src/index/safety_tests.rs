@@ -1,11 +1,11 @@
-//! What must not happen: files of others lost, changes half made or made twice, damage that nobody notices.
+//! Tests that files of others are never lost, changes are atomic, and damage is detected.
 
 use super::disk::faults;
 use super::tests::{DIM, data, hasher, names, rows, small};
 use super::*;
 use crate::{IdSet, Metric};
 
-/// A folder in memory, where the system has such: syncing thousands of times takes long elsewhere.
+/// A temporary folder in memory if the system has one, because thousands of syncs on a disk take long.
 fn quick_dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }
@@ -17,7 +17,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What an index answers: every id that is found, with its score.
+/// The hits of a search in an index that returns every id with its score.
 fn answers(folder: &Path) -> (u64, Vec<Vec<Hit>>) {
     let index = Index::open(folder).unwrap();
     index.check().unwrap();
@@ -50,9 +50,9 @@ const CHANGES: [(&str, Change); 5] = [
     }),
 ];
 
-/// Every step of every change fails once, and is once the last one before the writer is killed. An error means that
-/// nothing was changed; no error means that it was; a killed writer has done one or the other. In all cases the next
-/// writer leaves the files of the index, those of somebody else, and no others.
+/// For each file operation of each change: the operation fails, or the writer is killed before it. If the change fails, the
+/// index is unchanged. If it succeeds, it is made. After a kill it is one or the other. In all cases the next writer leaves
+/// the files of the index and those of others, and no more.
 #[test]
 fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
     let dir = quick_dir();
@@ -60,7 +60,7 @@ fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
     small(&base, Some(StoredVectors::F32), Metric::L2);
     CHANGES[0].1(&base).unwrap();
     IndexWriter::open(&base).unwrap().remove(&[2, 6, 405]).unwrap();
-    // Called like ours, and with a number that comes next.
+    // Files of others with names that the writer could use next.
     let mine = ["000009.codes.npy", "000010.index.json", "000011.ids.npy", "20260101.vectors.npy"];
     for name in mine {
         std::fs::write(base.join(name), "mine").unwrap();
@@ -92,10 +92,10 @@ fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
                     }
                     (Ok(()), _) => assert!(got == after, "{what}"),
                     (Err(_), None) => assert!(got == before, "{what}"),
-                    // Of two changes the first may have been made.
+                    // The first of two changes may be made.
                     (Err(_), Some(middle)) => assert!(got == before || got == *middle, "{what}"),
                 }
-                // The next writer cleans up, and changes nothing.
+                // The next writer removes leftover files and does not change the index.
                 drop(IndexWriter::open(&folder).unwrap());
                 assert!(answers(&folder) == got, "{what}");
                 let index = Index::open(&folder).unwrap();
@@ -104,7 +104,7 @@ fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
                 for name in mine {
                     assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"mine", "{what}");
                 }
-                // And the change can be made now.
+                // The change can be made now.
                 change(&folder).unwrap();
                 std::fs::remove_dir_all(&folder).unwrap();
                 steps += 1;
@@ -150,7 +150,7 @@ fn a_build_that_fails_or_is_killed_at_any_step_can_be_started_again() {
         }
         assert!(steps > 10);
     }
-    // One that is given up leaves a folder that can be built in.
+    // A build that is dropped leaves a folder in which another build can start.
     std::fs::create_dir_all(&folder).unwrap();
     drop(IndexWriter::create(&folder, &hasher, true, None).unwrap());
     assert_eq!(names(&folder), ["lock"]);
@@ -178,7 +178,7 @@ fn a_folder_with_files_of_others_is_refused_and_they_stay_whatever_they_are_call
         assert!(said.contains(name), "{said}");
         assert_eq!(names(&folder), [name]);
         assert_eq!(std::fs::read_to_string(folder.join(name)).unwrap(), content);
-        // The mark of an unfinished build does not make them ours either.
+        // A journal in the folder does not make them files of the index.
         if name != "journal" {
             let mut journal = Journal::load(&folder).unwrap();
             journal.add(["000007.codes.npy".to_owned()]).unwrap();
@@ -192,7 +192,7 @@ fn a_folder_with_files_of_others_is_refused_and_they_stay_whatever_they_are_call
     small(&folder, None, Metric::L2);
     let said = IndexWriter::create(&folder, &hasher, true, None).unwrap_err().to_string();
     assert!(said.contains("already"), "{said}");
-    // No lock is left where there is no index to be changed.
+    // No lock file is left in a folder without an index.
     let empty = dir.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     assert!(IndexWriter::open(&empty).is_err() && names(&empty).is_empty());
@@ -209,14 +209,14 @@ fn the_names_of_new_folders_are_synced() {
     }
 }
 
-/// The folder was written by the version before journals and checksums of blocks.
+/// The folder was written by a version without journals and block checksums.
 #[test]
 fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_stays() {
     let old = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/index");
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("index");
     copy(&old, &folder);
-    // Files of additions that were killed then.
+    // Files of an addition that was killed in that version.
     let left = ["000005.codes.npy", "000006.removed", ".frosh-x.tmp"];
     for name in left {
         std::fs::write(folder.join(name), "half").unwrap();
@@ -251,7 +251,7 @@ fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_sta
         assert_eq!(std::fs::read(folder.join(name)).unwrap(), b"half");
     }
     assert_eq!(names(&folder).len(), 5 + 3 + left.len(), "{:?}", names(&folder));
-    // Of its vectors a changed byte is found when any is asked for.
+    // A changed byte in the vectors is found when any vector is read.
     let folder = dir.path().join("again");
     copy(&old, &folder);
     let path = folder.join("000001.vectors.npy");
@@ -265,7 +265,7 @@ fn an_index_of_before_journals_is_read_and_changed_and_what_it_does_not_name_sta
     assert!(said.contains("000001.vectors.npy"), "{said}");
 }
 
-/// An index of so many rows with even ids, of which two were removed.
+/// An index of `count` rows with even ids, two of them removed.
 fn sized(folder: &Path, count: u64) -> Vec<f32> {
     let (hasher, new) = (hasher(Metric::L2), data(count as usize, 6));
     let mut writer = IndexWriter::create(folder, &hasher, true, Some(StoredVectors::F32)).unwrap();
@@ -277,12 +277,12 @@ fn sized(folder: &Path, count: u64) -> Vec<f32> {
     new
 }
 
-/// Every byte of every array counts: an answer is the right one, or an error that names the file.
+/// Changes bytes of every file. A search returns the right hits or an error with the path of the file.
 #[test]
 fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
     for large in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        // Every array is several blocks, or every one a single block.
+        // All arrays have several blocks, or all have one.
         let new = sized(dir.path(), if large { 20_000 } else { 40 });
         let (asked, pool) = (rows(&new[..2 * DIM]), Pool::new(2).unwrap());
         let rankings = [Ranking::Hamming, Ranking::Asymmetric, Ranking::Estimated];
@@ -305,7 +305,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
         for name in &files {
             let path = dir.path().join(name);
             let whole = std::fs::read(&path).unwrap();
-            // The last byte of index.json is a line end, which nobody misses.
+            // The last byte of index.json is a line break, which the checksum does not cover.
             for length in [0, 1, 127, 128, whole.len() / 2, whole.len() - 2] {
                 std::fs::write(&path, &whole[..length.min(whole.len() - 2)]).unwrap();
                 let said = Index::open(dir.path()).unwrap_err().to_string();
@@ -333,7 +333,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
                     };
                     match found {
                         Ok(found) => assert!(!reads && found == sound, "{what}, {ranking}"),
-                        // A checksum that is damaged is told of the array.
+                        // A damaged checksum is reported for the array it belongs to.
                         Err(said) if name == "000001.checksums.npy" => {
                             assert!(said.contains(".npy: its checksum"), "{what}: {said}");
                         }
@@ -355,14 +355,14 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
                     adding.push_with_ids(rows(&new[..DIM]), &[17]).unwrap();
                     assert!(adding.commit().is_err(), "{what}");
                 }
-                // What nothing compares may be wrong, but nothing falls over it.
+                // Without verification the hits may be wrong, but nothing panics.
                 let index = Index::open(dir.path()).unwrap().verify(false);
                 let found = ask(&index).map(|found| found.unwrap());
                 exact(&index, &found[0]).unwrap();
                 index.contains(8).unwrap();
                 let said = index.check().expect_err("a changed byte").to_string();
                 assert!(said.contains(name.as_str()), "{what}: {said}");
-                // Nothing is rewritten that is not as it was written.
+                // Damaged data are not rewritten.
                 let said = IndexWriter::open(dir.path()).unwrap().compact().unwrap_err();
                 assert!(said.to_string().contains(name.as_str()), "{what}: {said}");
                 assert!(std::fs::read(&path).unwrap() == flipped, "{what}");
@@ -373,7 +373,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
             std::fs::write(&path, &whole).unwrap();
         }
         Index::open(dir.path()).unwrap().check().unwrap();
-        // Another model in its place.
+        // The model file is replaced by another model.
         let other = self::hasher(Metric::Cosine);
         other.save(dir.path().join(MODEL)).unwrap();
         let said = Index::open(dir.path()).unwrap_err().to_string();
@@ -381,7 +381,7 @@ fn damage_is_an_error_that_names_the_file_and_never_a_wrong_answer() {
     }
 }
 
-/// What was compared once is not compared again: damage that comes later is for `check` to find.
+/// Arrays are verified once. `check` finds damage that happens later.
 #[test]
 fn arrays_are_compared_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -392,7 +392,7 @@ fn arrays_are_compared_once() {
     assert!(!seen(&index));
     index.nearest(first, 1).unwrap();
     assert!(seen(&index));
-    // A writer that adds goes on with the same arrays.
+    // A writer that adds rows reuses the open arrays.
     let mut writer = IndexWriter::open(dir.path()).unwrap();
     writer.index().nearest(first, 1).unwrap();
     let mut adding = writer.add();
@@ -418,7 +418,7 @@ fn many_parts_take_few_mappings_and_few_files_are_opened_again() {
     }
     let index = Index::open(dir.path()).unwrap();
     assert_eq!((index.segments(), index.len()), (301, 800));
-    // Other tests of this process map files meanwhile.
+    // Other tests of this process map files at the same time.
     let more = mappings().saturating_sub(before);
     assert!(more < 200, "{more} mappings for {} parts", index.segments());
 }

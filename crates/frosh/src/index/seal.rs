@@ -1,12 +1,12 @@
-//! Checksums of an array, and how much of it was compared with them.
+//! Checksums of an array, and which of its blocks are verified.
 //!
-//! An array is compared block by block, each block once, when something first reads it: codes, factors and ids as
-//! a whole, since a search scans them; of vectors only the blocks that hold the rows asked for. Arrays of more
-//! than one block have the blocks' checksums in a file of their own (`000001.checksums.npy`). An array without
-//! them, as older versions wrote it, is one block with the checksum that `index.json` has.
+//! Each block of an array is verified once, when it is first read. A search scans codes, factors and ids, so these arrays
+//! are verified as a whole. Of vectors, only the blocks of the rows that are read are verified. The block checksums of
+//! arrays with more than one block are in a file (`000001.checksums.npy`). Older versions wrote no block checksums; their
+//! arrays count as one block, whose checksum is in `index.json`.
 //!
-//! **Cost.** Reading what is about to be read anyway, and xxh3, which is as fast as memory; after that one load
-//! for an array, or for a row's blocks.
+//! **Cost.** One read of the data, which the caller is about to read anyway, and xxh3, which is as fast as memory. Later
+//! reads cost one load for an array, or for the blocks of a row.
 
 use super::column;
 use crate::error::{Error, Result};
@@ -17,52 +17,52 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes of a block: a page, so that a few rows of vectors do not cost much more than reading them does. Checksums
-/// take a 500th of the space.
+/// Bytes of a block: one page, so that verifying a few vectors costs little more than reading them. The checksums take
+/// 1/512 of the space.
 pub(super) const BLOCK: usize = 1 << 12;
-/// What is said of a file that does not fit its checksum.
+/// Error text for a file whose checksum is wrong.
 pub(super) const DAMAGED: &str =
     "its checksum does not fit its content: it is damaged; build the index again";
-/// Blocks that a thread takes at a time.
-const SHARE: usize = 256;
+/// Blocks that one task verifies.
+const BLOCKS_PER_TASK: usize = 256;
 
-/// How many blocks an array of so many bytes has.
+/// Number of blocks of an array.
 pub(super) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK as u64)
 }
 
-/// The checksums of an array.
+/// The checksums of an array, and a record of the verified blocks.
 pub(super) struct Seal {
     path: PathBuf,
     sums: Sums,
-    /// A bit for each block that was compared.
-    seen: Box<[AtomicU64]>,
-    /// Whether all were.
-    all: AtomicBool,
+    /// One bit for each verified block.
+    verified: Box<[AtomicU64]>,
+    /// Whether all blocks are verified.
+    all_verified: AtomicBool,
 }
 
 enum Sums {
-    /// Of the whole array, as `index.json` has it.
+    /// The checksum of the whole array, from `index.json`.
     Whole(String),
-    /// Of each block, as little-endian numbers.
+    /// The checksums of the blocks, as little-endian numbers.
     Blocks(Bytes),
 }
 
 impl Seal {
-    /// An array with one checksum.
+    /// For an array with one checksum.
     pub(super) fn whole(path: PathBuf, sum: String) -> Self {
         Self::new(path, Sums::Whole(sum), 1)
     }
 
-    /// An array whose blocks have these checksums.
+    /// For an array with block checksums.
     pub(super) fn blocks(path: PathBuf, sums: Bytes) -> Self {
         let blocks = sums.len() / 8;
         Self::new(path, Sums::Blocks(sums), blocks)
     }
 
     fn new(path: PathBuf, sums: Sums, blocks: usize) -> Self {
-        let seen = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { path, sums, seen, all: AtomicBool::new(false) }
+        let verified = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { path, sums, verified, all_verified: AtomicBool::new(false) }
     }
 
     pub(super) fn damaged(&self) -> Error {
@@ -71,10 +71,10 @@ impl Seal {
 
     #[cfg(test)]
     pub(super) fn was_verified(&self) -> bool {
-        self.all.load(Ordering::Acquire)
+        self.all_verified.load(Ordering::Acquire)
     }
 
-    /// How many blocks an array has here.
+    /// Number of blocks.
     fn count(&self) -> usize {
         match &self.sums {
             Sums::Whole(_) => 1,
@@ -82,8 +82,8 @@ impl Seal {
         }
     }
 
-    /// Whether a block is as it was written.
-    fn fits(&self, array: &[u8], block: usize) -> bool {
+    /// Whether the checksum of a block is right.
+    fn is_intact(&self, array: &[u8], block: usize) -> bool {
         match &self.sums {
             Sums::Whole(sum) => column::checksum(array) == *sum,
             Sums::Blocks(sums) => {
@@ -94,9 +94,9 @@ impl Seal {
         }
     }
 
-    /// Compares the blocks with these bytes of the array, unless they were compared before.
+    /// Verifies the blocks that contain these bytes of the array, unless they are verified already.
     pub(super) fn verify(&self, array: &[u8], bytes: Range<usize>) -> Result<()> {
-        if self.all.load(Ordering::Acquire) || bytes.is_empty() {
+        if self.all_verified.load(Ordering::Acquire) || bytes.is_empty() {
             return Ok(());
         }
         let range = match &self.sums {
@@ -104,9 +104,9 @@ impl Seal {
             Sums::Blocks(_) => bytes.start / BLOCK..bytes.end.div_ceil(BLOCK),
         };
         for block in range {
-            let (word, bit) = (&self.seen[block / 64], 1u64 << (block % 64));
+            let (word, bit) = (&self.verified[block / 64], 1u64 << (block % 64));
             if word.load(Ordering::Relaxed) & bit == 0 {
-                if !self.fits(array, block) {
+                if !self.is_intact(array, block) {
                     return Err(self.damaged());
                 }
                 word.fetch_or(bit, Ordering::Relaxed);
@@ -116,23 +116,23 @@ impl Seal {
     }
 }
 
-/// Compares all of these arrays, unless they were compared before, on the threads of a pool.
+/// Verifies whole arrays on the threads of a pool, unless they are verified already.
 pub(super) fn verify_all(pool: &Pool, arrays: &[(&Seal, &Bytes)]) -> Result<()> {
-    let mut jobs = Vec::new();
+    let mut tasks = Vec::new();
     for (number, (seal, _)) in arrays.iter().enumerate() {
-        if !seal.all.load(Ordering::Acquire) {
+        if !seal.all_verified.load(Ordering::Acquire) {
             let count = seal.count();
-            let share = |from| (number, from..count.min(from + SHARE));
-            jobs.extend((0..count).step_by(SHARE).map(share));
+            let task = |from| (number, from..count.min(from + BLOCKS_PER_TASK));
+            tasks.extend((0..count).step_by(BLOCKS_PER_TASK).map(task));
         }
     }
-    if jobs.is_empty() {
+    if tasks.is_empty() {
         return Ok(());
     }
     let damaged: Vec<AtomicBool> = arrays.iter().map(|_| AtomicBool::new(false)).collect();
-    pool.each(jobs, |(number, range): (usize, Range<usize>)| {
+    pool.each(tasks, |(number, range): (usize, Range<usize>)| {
         let (seal, array) = &arrays[number];
-        if !range.into_iter().all(|block| seal.fits(array, block)) {
+        if !range.into_iter().all(|block| seal.is_intact(array, block)) {
             damaged[number].store(true, Ordering::Relaxed);
         }
     });
@@ -141,7 +141,7 @@ pub(super) fn verify_all(pool: &Pool, arrays: &[(&Seal, &Bytes)]) -> Result<()> 
             return Err(seal.damaged());
         }
     }
-    arrays.iter().for_each(|(seal, _)| seal.all.store(true, Ordering::Release));
+    arrays.iter().for_each(|(seal, _)| seal.all_verified.store(true, Ordering::Release));
     Ok(())
 }
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_is_found_where_it_is_and_once_seen_blocks_are_not_read_again() {
+    fn changed_bytes_are_found_in_their_block_and_verified_blocks_are_not_read_again() {
         let array: Vec<u8> = (0..BLOCK * 200 + 77).map(|i| (i * 7 % 253) as u8).collect();
         let pool = Pool::new(2).unwrap();
         verify_all(&pool, &[(&seal(&array), &array.clone().into())]).unwrap();
@@ -170,7 +170,7 @@ mod tests {
             assert!(sums.verify(&changed, block.saturating_sub(1)..end).is_err());
             sums.verify(&changed, 0..block).unwrap();
             sums.verify(&changed, end..array.len()).unwrap();
-            // The same blocks, and they alone, count as seen.
+            // Exactly the blocks that were read count as verified.
             sums.verify(&array, block..end).unwrap();
             sums.verify(&changed, 0..array.len()).unwrap();
             let whole = Seal::whole("array.npy".into(), column::checksum(&array));

@@ -1,10 +1,10 @@
-//! A segment: rows that were added together, ordered by id. It is written once; rows that are removed later are
-//! told by a set beside it.
+//! A segment: rows that were added together, sorted by id. Its arrays are written once. Rows that are removed later are in
+//! a separate file, the set of removed rows.
 //!
-//! What a search reads of its arrays is compared with checksums the first time (`seal.rs`).
+//! Arrays are verified by their checksums when they are first read (`seal.rs`).
 //!
-//! Since rows lie in the order of their ids, the first of equally near rows is the one with the smallest id,
-//! and a row is found by its id in log2(rows) steps. Ids that count up by one take no space.
+//! Rows are sorted by id. So the search order of equal distances, by row, is also the order by id, and a row is found by
+//! its id with a binary search. Consecutive ids take no space.
 
 use super::column::{self, Column, Finished, Form};
 use super::manifest::{Checksums, Removed, SegmentFacts};
@@ -21,17 +21,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the name of a segment's array is.
+/// File name of an array of a segment.
 fn name(number: u64, form: Form) -> String {
     format!("{number:06}.{}.npy", form.name)
 }
 
-/// The name of a set of removed rows.
+/// File name of a set of removed rows.
 pub(super) fn removed_name(number: u64) -> String {
     format!("{number:06}.removed")
 }
 
-/// All files that a segment may have.
+/// Names of all files that a segment can have.
 pub(super) fn names(number: u64, layout: &Layout) -> Vec<String> {
     let forms = layout.arrays(true).into_iter().chain([Form::checksums()]);
     forms.map(|form| name(number, form)).collect()
@@ -40,24 +40,24 @@ pub(super) fn names(number: u64, layout: &Layout) -> Vec<String> {
 /// Ids of rows, ascending.
 #[derive(Clone)]
 pub(super) enum Ids {
-    /// Counting up by one from here, so many.
-    Run(u64, usize),
-    /// As little-endian numbers.
-    Listed(Bytes),
+    /// Consecutive ids: the first one and their number.
+    Consecutive(u64, usize),
+    /// Ids from a file, as little-endian numbers.
+    Stored(Bytes),
 }
 
 impl Ids {
     pub(super) fn len(&self) -> usize {
         match self {
-            Ids::Run(_, rows) => *rows,
-            Ids::Listed(bytes) => bytes.len() / 8,
+            Ids::Consecutive(_, rows) => *rows,
+            Ids::Stored(bytes) => bytes.len() / 8,
         }
     }
 
     pub(super) fn of(&self, row: usize) -> u64 {
         match self {
-            Ids::Run(first, _) => first + row as u64,
-            Ids::Listed(bytes) => {
+            Ids::Consecutive(first, _) => first + row as u64,
+            Ids::Stored(bytes) => {
                 u64::from_le_bytes(bytes[8 * row..8 * row + 8].try_into().expect("eight bytes"))
             }
         }
@@ -66,7 +66,7 @@ impl Ids {
     /// The first row whose id is at least `id`.
     fn lower_bound(&self, id: u64) -> usize {
         let (mut low, mut high) = (0, self.len());
-        if let Ids::Run(first, rows) = self {
+        if let Ids::Consecutive(first, rows) = self {
             return usize::try_from(id.saturating_sub(*first)).map_or(*rows, |row| row.min(*rows));
         }
         while low < high {
@@ -82,8 +82,8 @@ impl Ids {
         (row < self.len() && self.of(row) == id).then_some(row)
     }
 
-    /// The rows whose ids may be among those of `other`.
-    fn shared(&self, other: &Ids) -> Range<usize> {
+    /// The rows whose ids are in the id range of `other`.
+    fn overlap(&self, other: &Ids) -> Range<usize> {
         if self.len() == 0 || other.len() == 0 {
             return 0..0;
         }
@@ -93,13 +93,13 @@ impl Ids {
         from..to.max(from)
     }
 
-    /// Rows here whose ids are also in `other`.
+    /// The rows of `self` whose ids are also in `other`.
     pub(super) fn common<'a>(&'a self, other: &'a Ids) -> impl Iterator<Item = usize> + 'a {
-        let (mine, theirs) = (self.shared(other), other.shared(self));
-        // Look up the fewer among the more.
+        let (mine, theirs) = (self.overlap(other), other.overlap(self));
+        // Look up the ids of the smaller range in the other.
         let swap = theirs.len() < mine.len();
-        let look = if swap { theirs } else { mine };
-        look.filter_map(move |row| {
+        let fewer = if swap { theirs } else { mine };
+        fewer.filter_map(move |row| {
             if swap { self.find(other.of(row)) } else { other.find(self.of(row)).map(|_| row) }
         })
     }
@@ -114,7 +114,7 @@ pub(super) struct Arrays {
     factors_seal: Option<Seal>,
     ids_seal: Option<Seal>,
     vectors_seal: Option<Seal>,
-    /// Checksums of blocks of all of them, where they are in a file.
+    /// The file of block checksums, if there is one.
     blocks: Option<Bytes>,
 }
 
@@ -134,13 +134,13 @@ impl Arrays {
         };
         let ids = match facts.first_id {
             Some(first) if first.checked_add(facts.rows.saturating_sub(1)).is_some() => {
-                Ids::Run(first, rows)
+                Ids::Consecutive(first, rows)
             }
             Some(_) => return Err(wrong("ids beyond the largest number")),
-            None => Ids::Listed(map(Form::ids())?),
+            None => Ids::Stored(map(Form::ids())?),
         };
         let vectors = layout.vectors().map(map).transpose()?;
-        // The arrays are there, so their lengths are numbers.
+        // The arrays were mapped, so their lengths do not overflow.
         let forms = layout.arrays(facts.first_id.is_none());
         let length = |form: &Form| seal::blocks(facts.rows * form.width() as u64);
         let blocks = match facts.checksums.blocks {
@@ -174,9 +174,9 @@ impl Arrays {
         })
     }
 
-    fn listed(&self) -> Option<(&Seal, &Bytes)> {
+    fn stored_ids(&self) -> Option<(&Seal, &Bytes)> {
         match (&self.ids, &self.ids_seal) {
-            (Ids::Listed(bytes), Some(seal)) => Some((seal, bytes)),
+            (Ids::Stored(bytes), Some(seal)) => Some((seal, bytes)),
             _ => None,
         }
     }
@@ -186,33 +186,34 @@ impl Arrays {
         self.factors_seal.as_ref().zip(bytes)
     }
 
-    /// Compares what a search reads with its checksums: codes, ids and, where they are used, factors.
+    /// Verifies the arrays that a search reads: codes, ids and, if `factors` is true, factors.
     pub(super) fn verify(&self, pool: &Pool, factors: bool) -> Result<()> {
         let codes = (&self.codes_seal, &self.codes.data);
         let factors = if factors { self.factors() } else { None };
-        let arrays: Vec<_> = [Some(codes), factors, self.listed()].into_iter().flatten().collect();
+        let arrays: Vec<_> =
+            [Some(codes), factors, self.stored_ids()].into_iter().flatten().collect();
         seal::verify_all(pool, &arrays)
     }
 
-    /// Whether codes and factors were compared.
+    /// Whether codes and factors are verified.
     #[cfg(test)]
     pub(super) fn was_verified(&self) -> bool {
         self.codes_seal.was_verified() && self.factors_seal.as_ref().is_none_or(Seal::was_verified)
     }
 
-    /// Compares the ids with their checksums.
+    /// Verifies the ids.
     pub(super) fn verify_ids(&self, pool: &Pool) -> Result<()> {
-        self.listed().map_or(Ok(()), |listed| seal::verify_all(pool, &[listed]))
+        self.stored_ids().map_or(Ok(()), |ids| seal::verify_all(pool, &[ids]))
     }
 
-    /// Whether ids from `low` to `high` may be here. If so, all ids are compared with their checksums, else only
-    /// the first and the last ones.
+    /// Whether the id range of this segment overlaps `low..=high`. If so, all ids are verified; otherwise only the blocks of
+    /// the first and the last id.
     pub(super) fn may_have(&self, pool: &Pool, low: u64, high: u64) -> Result<bool> {
         let rows = self.ids.len();
         if rows == 0 {
             return Ok(false);
         }
-        if let Some((seal, bytes)) = self.listed() {
+        if let Some((seal, bytes)) = self.stored_ids() {
             seal.verify(bytes, 0..8)?;
             seal.verify(bytes, bytes.len() - 8..bytes.len())?;
         }
@@ -223,7 +224,7 @@ impl Arrays {
         Ok(may)
     }
 
-    /// The vector of a row, of `width` bytes; compared with its checksums first, if `verify`.
+    /// The vector of a row, of `width` bytes. Verifies its blocks first if `verify` is true.
     pub(super) fn vector(&self, row: usize, width: usize, verify: bool) -> Result<Option<&[u8]>> {
         let Some((bytes, seal)) = self.vectors.as_ref().zip(self.vectors_seal.as_ref()) else {
             return Ok(None);
@@ -242,12 +243,12 @@ pub(super) struct Segment {
     pub(super) arrays: Arc<Arrays>,
     /// Removed rows.
     pub(super) removed: IdSet,
-    /// The other rows; none if no row was removed.
+    /// The rows that are not removed; `None` if no row is removed.
     live: Option<IdSet>,
 }
 
 impl Segment {
-    /// Opens a segment; `before` is the same one with other rows removed, if it is open.
+    /// Opens a segment. `before` is the same segment before the change, if it is open; its arrays are reused.
     pub(super) fn open(
         folder: &Path,
         facts: SegmentFacts,
@@ -284,7 +285,7 @@ impl Segment {
         arrays.map(|form| name(facts.number, form)).chain(removed)
     }
 
-    /// The names of those of its files that have none of these numbers.
+    /// The names of its files whose number is not in `kept`.
     pub(super) fn files_without(&self, kept: &BTreeSet<u64>, layout: &Layout) -> Vec<String> {
         let removed = self.facts.removed.as_ref().map(|removed| removed.number);
         if [Some(self.facts.number), removed].iter().flatten().all(|number| kept.contains(number)) {
@@ -299,12 +300,12 @@ impl Segment {
         self.facts.rows - self.removed.len()
     }
 
-    /// The row of an id, if it is there and was not removed.
+    /// The row of an id, if the segment has it and it is not removed.
     pub(super) fn find(&self, id: u64) -> Option<usize> {
         self.arrays.ids.find(id).filter(|row| !self.removed.contains(*row as u64))
     }
 
-    /// The rows that may be found, of those whose ids are in `among`; none means all.
+    /// The rows that a search may return: not removed, and with an id in `among` if it is given. `None` means all rows.
     pub(super) fn allowed(&self, among: Option<&IdSet>) -> Option<std::borrow::Cow<'_, IdSet>> {
         let Some(among) = among else {
             return self.live.as_ref().map(std::borrow::Cow::Borrowed);
@@ -313,7 +314,7 @@ impl Segment {
         if ids.len() > 0 {
             let (low, high) = (ids.of(0), ids.of(ids.len() - 1));
             let below = low.checked_sub(1).map_or(0, |below| among.rank(below));
-            // Ids of a damaged file may be out of order.
+            // The ids of a damaged file may be unsorted, so the subtraction must not overflow.
             if among.rank(high).saturating_sub(below) < self.facts.rows {
                 let mut wanted = among.iter();
                 wanted.advance_to(low);
@@ -330,7 +331,7 @@ impl Segment {
         Some(std::borrow::Cow::Owned(rows - &self.removed))
     }
 
-    /// Writes the set of removed rows with these among them; what the manifest says of it.
+    /// Writes a new set of removed rows that also contains `rows`. Returns its entry in the manifest.
     pub(super) fn remove(&self, folder: &Path, number: u64, rows: &IdSet) -> Result<Removed> {
         let removed = &self.removed | rows;
         let path = folder.join(removed_name(number));
@@ -341,7 +342,7 @@ impl Segment {
         Ok(Removed { number, rows: removed.len(), checksum: column::checksum(&bytes) })
     }
 
-    /// Reads everything, whether it was read before or not, and compares checksums and order.
+    /// Reads all arrays again and checks the checksums and the order of the ids.
     pub(super) fn check(&self, folder: &Path) -> Result<()> {
         let (sums, arrays) = (&self.facts.checksums, &self.arrays);
         let path = |form| folder.join(name(self.facts.number, form));
@@ -357,7 +358,7 @@ impl Segment {
         let factors = arrays.codes.factors.as_ref().map(|factors| &*factors.data);
         test(arrays.factors_seal.as_ref(), factors, sums.factors.as_ref())?;
         test(arrays.vectors_seal.as_ref(), arrays.vectors.as_deref(), sums.vectors.as_ref())?;
-        if let Ids::Listed(bytes) = &arrays.ids {
+        if let Ids::Stored(bytes) = &arrays.ids {
             test(arrays.ids_seal.as_ref(), Some(bytes), sums.ids.as_ref())?;
             let ids = &arrays.ids;
             if (1..ids.len()).any(|row| ids.of(row - 1) >= ids.of(row)) {
@@ -389,7 +390,7 @@ fn load_removed(folder: &Path, removed: &Removed, rows: u64) -> Result<IdSet> {
     Ok(set)
 }
 
-/// A segment in the making.
+/// Writes a segment.
 pub(super) struct SegmentWriter {
     folder: PathBuf,
     number: u64,
@@ -399,13 +400,13 @@ pub(super) struct SegmentWriter {
     ids: IdWriter,
 }
 
-/// Ids, as a run for as long as they are one.
+/// Writes ids. No file is created while the ids are consecutive.
 enum IdWriter {
-    Run { first: u64, rows: u64 },
-    Listed { column: Box<Column>, last: u64, ascending: bool, rows: u64 },
+    Consecutive { first: u64, rows: u64 },
+    Stored { column: Box<Column>, last: u64, ascending: bool, rows: u64 },
 }
 
-/// Some rows: their ids, codes, factors and vectors, each array one row after the other.
+/// A batch of rows to append: ids, codes, factors and vectors, each row after row.
 #[derive(Clone, Copy)]
 pub(super) struct NewPart<'a> {
     pub(super) ids: &'a [u64],
@@ -423,13 +424,13 @@ impl SegmentWriter {
             codes: column(layout.codes())?,
             factors: layout.factors().map(column).transpose()?,
             vectors: layout.vectors().map(column).transpose()?,
-            ids: IdWriter::Run { first: 0, rows: 0 },
+            ids: IdWriter::Consecutive { first: 0, rows: 0 },
         })
     }
 
     pub(super) fn rows(&self) -> u64 {
         match &self.ids {
-            IdWriter::Run { rows, .. } | IdWriter::Listed { rows, .. } => *rows,
+            IdWriter::Consecutive { rows, .. } | IdWriter::Stored { rows, .. } => *rows,
         }
     }
 
@@ -446,12 +447,14 @@ impl SegmentWriter {
 
     fn push_id(&mut self, id: u64) -> Result<()> {
         match &mut self.ids {
-            IdWriter::Run { first, rows: rows @ 0 } => {
+            IdWriter::Consecutive { first, rows: rows @ 0 } => {
                 (*first, *rows) = (id, 1);
             }
-            IdWriter::Run { first, rows } if first.checked_add(*rows) == Some(id) => *rows += 1,
-            IdWriter::Run { first, rows } => {
-                // The run ends here: from now on ids are written, those so far first.
+            IdWriter::Consecutive { first, rows } if first.checked_add(*rows) == Some(id) => {
+                *rows += 1
+            }
+            IdWriter::Consecutive { first, rows } => {
+                // The ids are no longer consecutive: create the file and write the ids so far.
                 let form = Form::ids();
                 let path = self.folder.join(name(self.number, form));
                 let column = Column::create(path, form)?;
@@ -460,10 +463,10 @@ impl SegmentWriter {
                     column.write(&(*first + row).to_le_bytes())?;
                 }
                 let last = *first + (*rows - 1);
-                self.ids = IdWriter::Listed { column, last, ascending: true, rows: *rows };
+                self.ids = IdWriter::Stored { column, last, ascending: true, rows: *rows };
                 return self.push_id(id);
             }
-            IdWriter::Listed { column, last, ascending, rows } => {
+            IdWriter::Stored { column, last, ascending, rows } => {
                 *ascending &= id > *last;
                 *last = id;
                 *rows += 1;
@@ -473,15 +476,15 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Completes the files. Rows that did not come in the order of their ids are put in it.
+    /// Completes the files. Sorts the rows by id if they came in another order.
     pub(super) fn finish(self) -> Result<SegmentFacts> {
         let rows = self.rows();
         let (first_id, id_column, order) = match self.ids {
-            IdWriter::Run { first, .. } => (Some(first), None, None),
-            IdWriter::Listed { column, ascending: true, .. } => (None, Some(*column), None),
-            IdWriter::Listed { column, .. } => {
+            IdWriter::Consecutive { first, .. } => (Some(first), None, None),
+            IdWriter::Stored { column, ascending: true, .. } => (None, Some(*column), None),
+            IdWriter::Stored { column, .. } => {
                 let ids_path = column.path().to_owned();
-                let ids = Ids::Listed(column.take_back()?);
+                let ids = Ids::Stored(column.read_back()?);
                 let mut order: Vec<(u64, usize)> =
                     (0..ids.len()).map(|row| (ids.of(row), row)).collect();
                 order.sort_unstable();
@@ -524,10 +527,10 @@ impl SegmentWriter {
     }
 }
 
-/// Writes a column again, its rows in another order.
+/// Rewrites a column with its rows in another order.
 fn reordered(column: Column, order: &[(u64, usize)]) -> Result<Finished> {
     let (path, form) = (column.path().to_owned(), column.form());
-    let old = column.take_back()?;
+    let old = column.read_back()?;
     let mut column = Column::create(path, form)?;
     let width = form.width();
     order.iter().try_for_each(|(_, row)| column.write(&old[row * width..(row + 1) * width]))?;

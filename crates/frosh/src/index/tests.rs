@@ -30,7 +30,7 @@ pub(super) fn rows(data: &[f32]) -> Rows<'_, f32> {
     Rows::new(data, DIM).unwrap()
 }
 
-/// What an index should answer: a map from ids to rows, encoded anew and searched as one set of codes.
+/// The reference: a map from ids to rows, which are encoded and searched as one set of codes.
 struct Oracle<'a> {
     hasher: &'a Hasher,
     rows: BTreeMap<u64, Vec<f32>>,
@@ -68,7 +68,7 @@ impl Oracle<'_> {
     }
 }
 
-/// A random sequence of changes; after each the index answers as a map does, and so does one opened anew.
+/// A random sequence of changes. After each one, the index and a newly opened one return the hits of the reference.
 #[test]
 fn after_any_changes_an_index_answers_as_a_map_from_ids_to_rows() {
     let hasher = hasher(Metric::L2);
@@ -91,7 +91,7 @@ fn after_any_changes_an_index_answers_as_a_map_from_ids_to_rows() {
                 0 | 1 => {
                     let new = data(1 + draw(60) as usize, 7 * seed + step);
                     let mut adding = writer.add();
-                    // In two batches, which must not matter.
+                    // Two batches give the same result as one.
                     let half = new.len() / DIM / 2 * DIM;
                     adding.push(rows(&new[..half])).unwrap();
                     adding.push(rows(&new[half..])).unwrap();
@@ -180,7 +180,7 @@ fn readers_go_on_while_a_writer_adds_removes_and_compacts() {
         });
         let mut opened = 0;
         while !changes.is_finished() || opened < 3 {
-            // Opened at any moment it is one of the states that were committed.
+            // An index that is opened at any moment is in one of the committed states.
             let index = Index::open(dir.path()).unwrap();
             index.check().unwrap();
             let round = index.generation().saturating_sub(1) / 3;
@@ -229,20 +229,20 @@ fn ids_that_are_there_or_come_twice_are_refused_and_nothing_changes() {
         assert_eq!(names(dir.path()), tidy);
         assert_eq!(writer.index().len(), 200);
     }
-    // Rows that are refused, and additions that are given up, leave nothing either.
+    // Rejected rows and dropped additions leave no files.
     let mut adding = writer.add();
     adding.push(rows(&new)).unwrap();
     assert!(adding.push(Rows::new(&[f32::NAN; DIM], DIM).unwrap()).is_err());
     assert!(adding.push_with_ids(rows(&new), &[1]).is_err());
     drop(adding);
     assert_eq!(names(dir.path()), tidy);
-    // An id that was removed may come again, and the largest of all leaves none for rows without one.
+    // A removed id can be added again. After the largest id there are no automatic ids.
     writer.remove(&[6]).unwrap();
     let mut adding = writer.add();
     adding.push_with_ids(rows(&new[..2 * DIM]), &[u64::MAX, 6]).unwrap();
     assert!(adding.push(rows(&new)).is_err());
     adding.commit().unwrap();
-    // Not even when it is removed again: ids are not used twice.
+    // Also after it is removed: automatic ids are not reused.
     writer.remove(&[u64::MAX]).unwrap();
     let said = writer.add().push(rows(&new)).unwrap_err().to_string();
     let facts = ["the largest id that there ever was", "18446744073709551615", "give ids"];
@@ -275,7 +275,7 @@ fn kept_vectors_put_candidates_in_exact_order() {
                 assert_eq!(*got, Hit { id: 2 * want.id, ..*want });
             }
         }
-        // By default some candidates are re-ranked: their distances are exact, too.
+        // By default candidates are re-ranked, so the distances are exact.
         let (few, all) = (index.nearest(rows(&asked), 3).unwrap(), index.len() as usize);
         let every = Search::nearest(all).ranking(Ranking::Hamming).rerank(1);
         for (few, every) in few.iter().zip(index.search(rows(&asked), &every).unwrap()) {
@@ -288,7 +288,7 @@ fn kept_vectors_put_candidates_in_exact_order() {
     let said =
         index.search(rows(&new[..DIM]), &Search::nearest(3).rerank(2)).unwrap_err().to_string();
     assert!(said.contains("stores no vectors"), "{said}");
-    // What half precision cannot hold is refused by row and column.
+    // Values above the range of half precision are rejected, with row and column.
     let (dir, hasher) = (tempfile::tempdir().unwrap(), hasher(Metric::L2));
     let mut writer =
         IndexWriter::create(dir.path(), &hasher, false, Some(StoredVectors::F16)).unwrap();
@@ -312,14 +312,14 @@ fn an_empty_index_answers_with_nothing() {
     assert_eq!(index.search(rows(&data(2, 1)), &Search::within(64)).unwrap(), vec![vec![]; 2]);
     assert_eq!(writer.remove(&[1]).unwrap(), 0);
     writer.compact().unwrap();
-    // Emptied again after it was filled.
+    // Filled, then emptied.
     let mut adding = writer.add();
     adding.push(rows(&data(3, 1))).unwrap();
     adding.commit().unwrap();
     assert_eq!(writer.remove(&[0, 1, 2, 2]).unwrap(), 3);
     writer.compact().unwrap();
     assert_eq!((writer.index().segments(), writer.index().len()), (0, 0));
-    // Numbers are not used again.
+    // Automatic ids are not reused.
     let mut adding = writer.add();
     adding.push(rows(&data(1, 1))).unwrap();
     adding.commit().unwrap();

@@ -1,4 +1,4 @@
-//! Changing an index: one writer at a time, and every change whole or not at all.
+//! Changes an index: one writer at a time, each change atomic.
 
 use super::journal::{self, Journal};
 use super::manifest::{self, Manifest};
@@ -16,23 +16,56 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fs::File;
 use std::path::Path;
 
-/// Rows of a segment at most: row numbers then fit any table, and sorting one fits in memory.
+/// Largest number of rows of a segment: row numbers fit 32 bits, and the ids can be sorted in memory.
 const LONGEST: u64 = 1 << 27;
-/// The largest number of half precision.
+/// The largest half-precision number.
 const LARGEST_F16: f64 = 65504.0;
 
-/// The one who may change an index. It holds the lock until it is dropped.
+/// Changes an index. It holds the lock of the folder until it is dropped.
+///
+/// Each change ([`NewRows::commit`], [`IndexWriter::remove`], [`IndexWriter::compact`]) is atomic: it is made completely,
+/// or the index is unchanged.
+///
+/// ```
+/// use frosh::{Config, IndexWriter, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let rows = Rows::new(&data, 32)?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("index");
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(rows)?;
+/// # let hasher = sketcher.finish().hasher(16)?;
+/// let mut writer = IndexWriter::create(&folder, &hasher, false, None)?;
+/// let mut new = writer.add();
+/// new.push(rows)?; // ids 0 to 199
+/// new.commit()?;
+/// drop(writer); // releases the lock
+///
+/// let mut writer = IndexWriter::open(&folder)?;
+/// assert_eq!(writer.remove(&[3, 4, 1000])?, 2); // id 1000 does not exist
+/// writer.compact()?;
+/// assert_eq!((writer.index().len(), writer.index().removed()), (198, 0));
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct IndexWriter {
     index: Index,
     journal: Journal,
-    /// Locked for as long as it is open.
+    /// The lock is released when this file is closed.
     _lock: File,
 }
 
 impl IndexWriter {
-    /// Begins an index in a new or empty folder, or in one where a build was stopped. It is there for readers with
-    /// the first change that is committed; dropped before that, it leaves an empty folder with a lock.
+    /// Starts an index in a folder that is new or empty, or that has an unfinished build. `factors` stores factors, which
+    /// [`Ranking::Estimated`](crate::Ranking::Estimated) needs; `vectors` stores the vectors, for re-ranking.
+    ///
+    /// Readers can open the index after the first committed change. A writer that is dropped before leaves a folder with
+    /// only a lock file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder has an index or other files, if another process is changing it, if `factors` is true and the
+    /// model has none, or if a file cannot be written.
     pub fn create(
         folder: impl AsRef<Path>,
         hasher: &Hasher,
@@ -46,10 +79,10 @@ impl IndexWriter {
             return Err(estimator::missing("the model", advice));
         }
         disk::make_folder(folder)?;
-        // Before the lock, so that no lock is left in a folder of somebody else's.
+        // Checked before the lock is created, so that no lock file is left in a folder with other files.
         unfinished(folder)?;
         let lock = disk::lock(folder, LOCK)?;
-        // Again, since another one may have built an index meanwhile.
+        // Checked again, because another process may have built an index meanwhile.
         let mut journal = unfinished(folder)?;
         journal.clean(|_| false, false);
         let manifest = Manifest {
@@ -74,11 +107,14 @@ impl IndexWriter {
         }
     }
 
-    /// Opens an index to change it; an error where somebody else does. What a writer that was stopped left
-    /// unfinished is removed.
+    /// Opens an index for changes. Removes the files of a change that was not completed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder holds no index, if another process is changing it, or if a file is missing or damaged.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
-        // Before the lock, so that no lock is left in a folder that holds no index.
+        // Checked before the lock is created, so that no lock file is left in a folder without an index.
         Manifest::load(folder)?;
         let lock = disk::lock(folder, LOCK)?;
         let (index, journal) = (Index::open(folder)?, Journal::load(folder)?);
@@ -87,12 +123,12 @@ impl IndexWriter {
         Ok(writer)
     }
 
-    /// The index as it is after the last committed change.
+    /// The index after the last committed change.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// Begins to add rows.
+    /// Starts to add rows. They are added when [`NewRows::commit`] returns.
     pub fn add(&mut self) -> NewRows<'_> {
         let next_id = self.index.manifest.next_id;
         let next_number = self.index.manifest.next_number;
@@ -107,7 +143,11 @@ impl IndexWriter {
         }
     }
 
-    /// Removes rows by their ids; how many there were. Ids that are not there are passed over.
+    /// Removes rows by their ids. Returns the number of removed rows. Ids that do not exist are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the ids of a segment are damaged, or if a file cannot be written. Then no row is removed.
     pub fn remove(&mut self, ids: &[u64]) -> Result<u64> {
         let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
         let (Some(low), Some(high)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
@@ -126,14 +166,19 @@ impl IndexWriter {
         Ok(removed)
     }
 
-    /// Puts all rows into one segment, without those that were removed. Ids and answers stay the same. Everything is
-    /// compared with its checksums first: what is damaged is an error, and stays as it is.
+    /// Rewrites all rows into one segment (2^27 rows at most; further rows go to further segments), without the removed
+    /// rows. Ids and hits stay the same.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a file is damaged (all checksums are verified first), or if a file cannot be written. Then the index is
+    /// unchanged.
     pub fn compact(&mut self) -> Result<()> {
         if self.index.segments.len() <= 1 && self.index.removed() == 0 {
             return Ok(());
         }
         self.change(|index, manifest, journal| {
-            // Read anew, however long ago it was read first: the originals will be gone.
+            // Verifies all data again, even if they were verified before, because the old files will be removed.
             index.check()?;
             let folder = index.folder.clone();
             let mut create = || -> Result<SegmentWriter> {
@@ -168,9 +213,9 @@ impl IndexWriter {
         })
     }
 
-    /// Makes a change: `work` writes files and says what the manifest shall be; then the manifest is replaced.
-    /// After an error everything is as before. After the manifest was replaced nothing is an error: who is told of
-    /// one makes the change again.
+    /// Makes a change: `work` writes the new files and updates the manifest, then the manifest on disk is replaced. On
+    /// failure the index is unchanged. Failures after the replacement are not reported, because a caller who sees an error
+    /// would repeat the change.
     fn change(
         &mut self,
         work: impl FnOnce(&Index, &mut Manifest, &mut Journal) -> Result<()>,
@@ -182,9 +227,9 @@ impl IndexWriter {
             manifest.generation += 1;
             let temporary = number(folder, &mut manifest.next_number)?;
             let temporary = format!("{temporary:06}.{}", manifest::NAME);
-            // Opened before it counts: a manifest that cannot be opened is never written.
+            // Opens the new index first, so that a manifest that cannot be opened is never written.
             let new = Index::with(folder, manifest.clone(), Some(index))?;
-            // Which files the new one does not name any more is known only for as long as the old one is there.
+            // The old files go to the journal now. After the replacement no manifest lists them.
             let kept = manifest.numbers();
             let old = index
                 .segments
@@ -198,7 +243,7 @@ impl IndexWriter {
         match done {
             Ok(new) => {
                 self.index = new;
-                // Files of before the change. What cannot be removed now, the next writer removes.
+                // Removes the old files. If one cannot be removed now, the next writer removes it.
                 let kept = self.index.manifest.numbers();
                 self.journal.clean(|name| keeps(&kept, name), false);
                 Ok(())
@@ -210,8 +255,7 @@ impl IndexWriter {
         }
     }
 
-    /// Removes files that the journal names and the manifest on disk does not. Where that fails, the next writer
-    /// does it.
+    /// Removes the files that the journal lists and the manifest on disk does not. If this fails, the next writer does it.
     fn clean(&mut self) {
         if self.journal.is_empty() {
             return;
@@ -221,7 +265,8 @@ impl IndexWriter {
                 let kept = manifest.numbers();
                 self.journal.clean(|name| keeps(&kept, name), false);
             }
-            // Before the first change there is none, and what a stopped build leaves must be known.
+            // Before the first change there is no manifest. The journal stays, so that the files of an unfinished build
+            // remain known.
             Err(_) if self.never_there() => {
                 self.journal.clean(|name| keeps(&BTreeSet::new(), name), true);
             }
@@ -229,7 +274,7 @@ impl IndexWriter {
         }
     }
 
-    /// Whether no change was committed to a new index.
+    /// Whether this is a new index without a committed change.
     fn never_there(&self) -> bool {
         let manifest = self.index.folder.join(manifest::NAME);
         self.index.manifest.generation == 0 && matches!(manifest.try_exists(), Ok(false))
@@ -238,19 +283,19 @@ impl IndexWriter {
 
 impl Drop for IndexWriter {
     fn drop(&mut self) {
-        // An index that never came to be leaves nothing.
+        // A new index without a committed change leaves no files but the lock.
         if self.never_there() {
             self.journal.clean(|_| false, false);
         }
     }
 }
 
-/// Whether a file stays: the model, and what has a number that the manifest names.
+/// Whether a file belongs to the index: the model, and files with a number that the manifest lists.
 fn keeps(numbers: &BTreeSet<u64>, name: &str) -> bool {
     name == MODEL || number_of(name).is_some_and(|number| numbers.contains(&number))
 }
 
-/// One row of a segment, as it is written to another one.
+/// One row of a segment, for writing it to another segment.
 fn part<'a>(segment: &'a Segment, layout: &Layout, row: usize, ids: &'a [u64]) -> NewPart<'a> {
     let cut = |bytes: &'a [u8], width: usize| &bytes[row * width..(row + 1) * width];
     let arrays = &segment.arrays;
@@ -265,7 +310,7 @@ fn part<'a>(segment: &'a Segment, layout: &Layout, row: usize, ids: &'a [u64]) -
     }
 }
 
-/// Takes the next number that no file in the folder is called after, ours or not.
+/// Returns the next number that is not in the name of any file in the folder, and advances `next`.
 fn number(folder: &Path, next: &mut u64) -> Result<u64> {
     loop {
         let number = *next;
@@ -297,8 +342,31 @@ fn mark(
     Ok(())
 }
 
-/// Rows that are being added. They are in the index when [`NewRows::commit`] returns, all of them or, after an
-/// error or when this is dropped before, none.
+/// Rows that are being added to an index.
+///
+/// [`NewRows::commit`] adds all of them at once. If it fails, or if this is dropped before, no row is added.
+///
+/// ```
+/// # use frosh::{Config, IndexWriter, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let rows = Rows::new(&data, 32)?;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("index");
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(rows)?;
+/// # let hasher = sketcher.finish().hasher(16)?;
+/// # let mut writer = IndexWriter::create(&folder, &hasher, false, None)?;
+/// let mut new = writer.add();
+/// new.push_with_ids(rows.slice(0..2), &[70, 50])?;
+/// new.push(rows.slice(2..4))?; // ids 71 and 72
+/// new.commit()?;
+///
+/// let mut new = writer.add().replace(true);
+/// new.push_with_ids(rows.slice(9..10), &[50])?;
+/// assert_eq!(new.commit()?, 1); // one row was replaced
+/// assert!(writer.index().contains(72)? && writer.index().len() == 4);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 pub struct NewRows<'w> {
     writer: &'w mut IndexWriter,
     pool: Pool,
@@ -316,13 +384,17 @@ impl std::fmt::Debug for NewRows<'_> {
 }
 
 impl NewRows<'_> {
-    /// Whether a row whose id is there takes the place of the one that has it; otherwise that is an error.
+    /// Sets whether a new row replaces the row with the same id. The default is false: such a row is an error.
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
         self
     }
 
-    /// Adds rows, numbered on from the largest id that there ever was.
+    /// Adds rows with automatic ids, which continue from the largest id that was ever used.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`NewRows::push_with_ids`], or if there are not enough ids left.
     pub fn push<T: Element>(&mut self, rows: Rows<'_, T>) -> Result<()> {
         let first = self.next_id;
         let end = first.and_then(|first| first.checked_add(rows.len() as u64));
@@ -341,7 +413,12 @@ impl NewRows<'_> {
         self.push_with_ids(rows, &ids)
     }
 
-    /// Adds rows with these ids, one for each.
+    /// Adds rows with these ids, one for each row.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the numbers of ids and rows differ, if the rows have another dimension than the model, if a value is not
+    /// finite or too large (above 65504 for [`StoredVectors::F16`]), or if a file cannot be written.
     pub fn push_with_ids<T: Element>(&mut self, rows: Rows<'_, T>, ids: &[u64]) -> Result<()> {
         if ids.len() != rows.len() {
             let why = format!("there are {} ids: give one for each row", ids.len());
@@ -372,7 +449,7 @@ impl NewRows<'_> {
             segment.push(cut(&codes, vectors.as_deref(), ids, at..end))?;
             at = end;
         }
-        // The largest id that there ever was, and one.
+        // One more than the largest id that was ever used.
         let after = ids.iter().max().map_or(Some(0), |largest| largest.checked_add(1));
         self.next_id = self.next_id.zip(after).map(|(a, b)| a.max(b));
         Ok(())
@@ -385,7 +462,12 @@ impl NewRows<'_> {
         Ok(())
     }
 
-    /// Makes the rows part of the index; how many rows were replaced.
+    /// Adds the rows to the index. Returns the number of rows that were replaced.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two new rows have the same id, if an id exists and [`NewRows::replace`] is not set, if the ids of a segment
+    /// are damaged, or if a file cannot be written. Then no row is added.
     pub fn commit(mut self) -> Result<u64> {
         self.end_segment()?;
         let (new, next_id) = (std::mem::take(&mut self.done), self.next_id);
@@ -431,14 +513,14 @@ impl NewRows<'_> {
 
 impl Drop for NewRows<'_> {
     fn drop(&mut self) {
-        // Rows that were not committed leave no files.
+        // Removes the files of rows that were not committed.
         if self.next_number > self.writer.index.manifest.next_number {
             self.writer.clean();
         }
     }
 }
 
-/// Some of the rows that are added.
+/// A range of the rows that are being added.
 fn cut<'a>(
     codes: &'a Codes,
     vectors: Option<&'a [u8]>,
@@ -455,7 +537,7 @@ fn cut<'a>(
 }
 
 impl StoredVectors {
-    /// Rows as they are kept.
+    /// The bytes of rows in this precision.
     fn bytes<T: Element>(self, rows: Rows<'_, T>) -> Result<Vec<u8>> {
         let dim = rows.dim();
         let mut bytes = Vec::with_capacity(rows.len() * self.form(dim).width());
@@ -478,15 +560,15 @@ impl StoredVectors {
     }
 }
 
-/// The journal of a folder in which an index may be built: one that is empty, or holds nothing but what a build
-/// that was stopped wrote down before it made it.
+/// The journal of a folder in which an index can be created: an empty folder, or one with only files that the journal of
+/// an unfinished build lists. Fails for any other folder.
 fn unfinished(folder: &Path) -> Result<Journal> {
     let refuse = |why: String| Err(Error::File { path: Some(folder.to_owned()), why });
     if folder.join(manifest::NAME).exists() {
         return refuse("there is an index already: add to it, or remove the folder".into());
     }
     let journal = Journal::load(folder)?;
-    // A lock has no content: an empty file loses nothing by being used as one.
+    // A lock file has no content, so an empty file of this name can be used as one.
     let lock = || folder.join(LOCK).symlink_metadata().is_ok_and(|f| f.is_file() && f.len() == 0);
     let known = |name: &str| match name {
         LOCK => lock(),

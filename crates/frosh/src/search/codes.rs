@@ -1,13 +1,4 @@
-//! Packed codes: what a [`Hasher`](crate::Hasher) makes of rows, and Hamming distances between them.
-//!
-//! **Layout.** Bit k of a row is bit k mod 8 of its byte k / 8: least significant bit first, which
-//! equals little-endian 64-bit words, FAISS's binary indexes and `numpy.packbits(bitorder="little")`.
-//! A bit is 1 where the projection is above zero; both zeros give 0; bits past the end are 0.
-//!
-//! Codes carry the id of their hasher. Comparing codes of two hashers is an error, not a wrong answer.
-//!
-//! **Cost.** ceil(bits / 8) bytes a row. A search is one pass over the codes, for any number of queries; see
-//! [`hamming`](crate::search::hamming).
+//! Packed codes of rows, and Hamming distances between them.
 
 use crate::error::{Error, Result};
 use crate::hasher::estimator::FactorColumn;
@@ -19,12 +10,24 @@ use crate::sketch::config::MAX_DIM;
 use crate::storage::mapped::Bytes;
 use std::fmt;
 
-/// Names a hasher by its content.
+/// Identifies a model by a hash of its content.
+///
+/// [`Codes`] store the id of their model. Codes of different models cannot be compared.
+///
+/// ```
+/// use frosh::{Codes, HasherId};
+/// let id = HasherId::foreign(0xbeef); // of a hash function that frosh did not fit
+/// let codes = Codes::from_packed(id, 8, vec![0, 255])?;
+/// assert_eq!(codes.hasher(), id);
+/// assert!(id.to_string().ends_with("beef"));
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HasherId(pub(crate) u128);
 
 impl HasherId {
-    /// The name of a hash function that is not of this library, for its codes to be compared and measured.
+    /// An id for a hash function of another library. Use one number for each function, so that only codes of the same
+    /// function are compared.
     pub fn foreign(name: u128) -> Self {
         Self(name)
     }
@@ -36,14 +39,35 @@ impl fmt::Display for HasherId {
     }
 }
 
-/// Packed codes of some rows: bit k of a row is bit k mod 8 of its byte k / 8, and 1 where the projection is
-/// above zero. They carry the id of their hasher; comparing codes of two hashers is an error.
+/// Packed codes of rows.
+///
+/// Codes store the id of the model that made them. Comparing codes of different models is an error.
+///
+/// **Layout.** Bit k of a row is bit k mod 8 of its byte k / 8: least significant bit first, as in little-endian 64-bit
+/// words, in the binary indexes of FAISS and in `numpy.packbits(bitorder="little")`. A bit is 1 if the projection is above
+/// zero. Bits past the last one are 0.
+///
+/// **Cost.** ceil(bits / 8) bytes a row, and one or two bytes of factors if they are stored. A search is one pass over the
+/// codes for a batch of queries.
+///
+/// ```
+/// use frosh::{Codes, HasherId};
+/// let id = HasherId::foreign(7);
+/// let mut codes = Codes::from_packed(id, 12, vec![0b1111_0000, 0b0001, 0, 0])?; // two rows of 12 bits
+/// assert!(codes.bit(0, 4) && codes.bit(0, 8));
+/// assert_eq!(codes.distance(0, &codes, 1)?, 5);
+///
+/// codes.append(&Codes::from_packed(id, 12, vec![0xff, 0x0f])?)?;
+/// let hits = codes.nearest(&codes, 2)?;
+/// assert_eq!((hits[2][1].id, hits[2][1].distance), (0, 7.0));
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Codes {
     pub(crate) bits: usize,
     pub(crate) hasher: HasherId,
     pub(crate) data: Bytes,
-    /// What is kept beside each row (see `hasher/estimator.rs`), where it was asked for.
+    /// The factor bytes of the rows (see `hasher/estimator.rs`), if they are stored.
     pub(crate) factors: Option<FactorColumn>,
 }
 
@@ -54,8 +78,19 @@ impl Codes {
         Self { bits, hasher, data, factors: None }
     }
 
-    /// Packed codes that were kept elsewhere, as those of `hasher`: `bits` bits each, from 1 to 2^24, in the layout
-    /// above.
+    /// Wraps packed codes of `bits` bits each, in the layout above, as codes of `hasher`.
+    ///
+    /// ```
+    /// use frosh::{Codes, HasherId};
+    /// let codes = Codes::from_packed(HasherId::foreign(7), 16, vec![1, 0, 3, 0, 0, 128])?;
+    /// assert_eq!((codes.len(), codes.row(2)), (3, &[0, 128][..]));
+    /// assert!(Codes::from_packed(HasherId::foreign(7), 12, vec![0, 128]).is_err()); // bit 15 of 12
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if `bits` is not from 1 to 2^24, if `data` is not a whole number of rows, or if a bit past the last one is set.
     pub fn from_packed(hasher: HasherId, bits: usize, data: Vec<u8>) -> Result<Self> {
         if bits == 0 || bits > MAX_DIM {
             return Err(Error::setting("bits", bits, format!("a code has from 1 to {MAX_DIM}")));
@@ -72,53 +107,53 @@ impl Codes {
         Ok(Self::new(bits, hasher, data))
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.data.len() / self.bytes_per_row()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Bits of a code.
+    /// Bits per code.
     pub fn bits(&self) -> usize {
         self.bits
     }
 
-    /// Bytes of a code: the bits, rounded up.
+    /// Bytes per code: ceil(bits / 8).
     pub fn bytes_per_row(&self) -> usize {
         self.bits.div_ceil(8)
     }
 
-    /// Whether each code has factors beside it.
+    /// Whether the rows have factors, which [`Ranking::Estimated`] needs.
     pub fn has_factors(&self) -> bool {
         self.factors.is_some()
     }
 
-    /// Bytes of storage for each row: the code, and its factors where there are some.
+    /// Bytes stored per row: the code and its factors.
     pub fn stored_bytes_per_row(&self) -> usize {
         self.bytes_per_row() + self.factors.as_ref().map_or(0, |factors| factors.bytes)
     }
 
-    /// The hasher that made them.
+    /// The id of the model that made the codes.
     pub fn hasher(&self) -> HasherId {
         self.hasher
     }
 
-    /// All bytes, row after row.
+    /// The bytes of all codes, row after row, without factors.
     pub fn as_bytes(&self) -> &[u8] {
         &self.data
     }
 
-    /// The bytes of one row.
+    /// The code of row `i`.
     ///
     /// # Panics
     ///
-    /// If there is no row `i`.
+    /// Panics if `i` is not below the number of rows.
     pub fn row(&self, i: usize) -> &[u8] {
-        // Checked by itself: of a huge number the product below wraps, and may name another row.
+        // The slice below does not check this: for a huge `i` the product wraps and may address another row.
         assert!(i < self.len(), "row {i} of {} codes", self.len());
         &self.data[i * self.bytes_per_row()..(i + 1) * self.bytes_per_row()]
     }
@@ -127,13 +162,18 @@ impl Codes {
     ///
     /// # Panics
     ///
-    /// If there is no row `i`, or if `k` is not below the number of bits.
+    /// Panics if `i` is not below the number of rows, or `k` not below the number of bits.
     pub fn bit(&self, i: usize, k: usize) -> bool {
         assert!(k < self.bits, "bit {k} of a code of {} bits", self.bits);
         self.row(i)[k / 8] >> (k % 8) & 1 == 1
     }
 
-    /// Adds the codes of further rows.
+    /// Appends the rows of `more`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `more` is of another model, if only one of the two has factors, or if their factors differ in size. On
+    /// failure nothing is appended.
     pub fn append(&mut self, more: &Codes) -> Result<()> {
         self.check_same_hasher(more)?;
         match (&mut self.factors, &more.factors) {
@@ -150,23 +190,30 @@ impl Codes {
         Ok(())
     }
 
-    /// Hamming distance between row `i` here and row `j` of `other`. Codes of another hasher are an error.
+    /// Hamming distance between row `i` of these codes and row `j` of `other`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `other` is of another model.
     ///
     /// # Panics
     ///
-    /// If there is no row `i` here, or no row `j` there.
+    /// Panics if `i` or `j` is not below the number of rows of its codes.
     pub fn distance(&self, i: usize, other: &Codes, j: usize) -> Result<u32> {
         self.check_same_hasher(other)?;
         Ok(distance(self.row(i), other.row(j)))
     }
 
-    /// The `k` nearest rows for each query, nearest first: [`Codes::search`] with its defaults.
+    /// Finds the `k` nearest rows for each query: [`Codes::search`] with default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the queries are of another model.
     pub fn nearest(&self, queries: &impl QuerySet, k: usize) -> Result<Vec<Vec<Hit>>> {
         self.search(queries, &Search::nearest(k))
     }
 
-    /// Searches these codes: one list of hits for each query, nearest first, equal distances by row number. Queries of
-    /// another hasher are refused, and so are options that need what queries or codes do not have.
+    /// Searches these codes. Returns one list of hits for each query, sorted by distance, then by row number.
     ///
     /// ```
     /// # use frosh::{Config, IdSet, Rows, Search, Sketcher};
@@ -179,6 +226,12 @@ impl Codes {
     /// assert!(hits.iter().all(|list| list.len() == 5 && list.iter().all(|hit| hit.id % 2 == 0)));
     /// # Ok::<(), frosh::Error>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the queries are of another model, if the ranking needs projections or factors that the queries or codes do
+    /// not have, if a radius is combined with a ranking other than Hamming, or if re-ranking is requested: codes have no
+    /// vectors.
     pub fn search(&self, queries: &impl QuerySet, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
         self.check_same_hasher(queries.query_codes())?;
         search.check_no_rerank()?;
@@ -191,19 +244,19 @@ impl Codes {
         }
     }
 
-    /// Searches by Hamming distance. The queries' hasher was checked.
+    /// Searches by Hamming distance. The caller has checked that the queries are of the same model.
     fn hamming(&self, pool: &Pool, queries: &Codes, search: &Search<'_>) -> Vec<Vec<Hit>> {
         let Search { k, filter: allowed, .. } = *search;
         let (table, limit) = (self.table(), search.limit());
         let found = match (allowed, limit) {
             (None, u32::MAX) if !search.scan_only => adaptive::nearest(pool, self, queries, k),
-            _ => Scan { table, queries: queries.table(), k, limit, allowed }.answer(pool),
+            _ => Scan { table, queries: queries.table(), k, limit, allowed }.search(pool),
         };
         let hit = |n: Neighbour| Hit { id: n.id, distance: n.distance.into() };
         found.into_iter().map(|list| list.into_iter().map(hit).collect()).collect()
     }
 
-    /// The bytes, as the search sees them.
+    /// The codes as a table of byte rows.
     pub(crate) fn table(&self) -> Table<'_> {
         Table::new(&self.data, self.bytes_per_row())
     }
@@ -279,12 +332,12 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_bits_that_are_not_there_are_not_given() {
+    fn rows_and_bits_out_of_range_panic() {
         let some = codes(64, 1, (0..16).collect());
         assert!(some.bit(1, 3) && !some.bit(0, 63));
         let panics =
-            |work: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err();
-        // Eight times 2^61 is 0 in 64 bits.
+            |call: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err();
+        // In 64-bit arithmetic 8 * 2^61 wraps to 0.
         for i in [2, usize::MAX, 1 << (usize::BITS - 3)] {
             assert!(panics(&|| drop(some.row(i).to_vec())), "row {i}");
             assert!(panics(&|| drop(some.distance(0, &some, i))), "distance to row {i}");
@@ -293,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn no_neighbours_and_no_queries_are_answered_with_nothing() {
+    fn searches_without_rows_or_queries_return_empty_lists() {
         let (some, none) = (codes(64, 1, (0..80).collect()), codes(64, 1, Vec::new()));
         assert_eq!(some.nearest(&some, 0).unwrap(), vec![Vec::new(); 10]);
         assert_eq!(none.nearest(&some, 3).unwrap(), vec![Vec::new(); 10]);

@@ -1,4 +1,4 @@
-//! Writing a file of codes batch by batch, for collections whose codes should not be held in memory.
+//! Writes a file of codes batch by batch, for collections whose codes should not be held in memory.
 
 use crate::error::{Error, Result};
 use crate::hasher::Hasher;
@@ -10,11 +10,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are written to a file in one call.
+/// Bytes that are buffered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes the file that [`Codes::save`] would write, from codes that come in batches. The file appears when
-/// [`CodesWriter::finish`] has written all of it. Memory does not grow with the number of codes.
+/// Writes codes to a file batch by batch. The file is the same as that of [`Codes::save`].
+///
+/// [`CodesWriter::finish`] renames the complete file into place. A writer that is dropped before leaves no file. Memory
+/// does not grow with the number of codes.
 ///
 /// ```
 /// use frosh::{Codes, CodesWriter, Config, Rows, Sketcher};
@@ -39,14 +41,14 @@ pub struct CodesWriter {
     hasher: HasherId,
     bits: usize,
     rows: u64,
-    /// Where the codes begin in the file: the length of the header for the expected number of rows.
+    /// Offset of the codes in the file: the length of the header for the expected number of rows.
     start: u64,
     codes: Vec<u8>,
     factors: Option<Factors>,
     checksum: Checksum,
 }
 
-/// Factors follow all codes in the file. Until then they are kept in a file of their own, without a name.
+/// Factors follow all codes in the file. Until [`CodesWriter::finish`] they are in an unnamed temporary file.
 #[derive(Debug)]
 struct Factors {
     bytes: usize,
@@ -55,8 +57,12 @@ struct Factors {
 }
 
 impl CodesWriter {
-    /// Begins a file of codes by this hasher, with or without factors. The number of rows, where it is known, saves a copy
-    /// of the file at the end.
+    /// Starts a file of codes of this model, with or without factors. `rows` is the expected number of rows: if it is right,
+    /// [`CodesWriter::finish`] need not copy the file to make room for a longer header.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `factors` is true and the model has none, or if the file cannot be created.
     pub fn create(
         path: impl AsRef<Path>,
         hasher: &Hasher,
@@ -89,8 +95,12 @@ impl CodesWriter {
         Ok(writer)
     }
 
-    /// Adds the codes of further rows. Codes of another hasher are refused, and so are codes without the factors that the
-    /// file is to have.
+    /// Appends codes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the codes are of another model, if they have factors and the file does not (or the reverse), or if the
+    /// file cannot be written.
     pub fn push(&mut self, codes: &Codes) -> Result<()> {
         if (codes.hasher(), codes.bits()) != (self.hasher, self.bits) {
             let (left, right) = (self.hasher.to_string(), codes.hasher().to_string());
@@ -111,7 +121,11 @@ impl CodesWriter {
         self.flush(BUFFER_BYTES)
     }
 
-    /// Writes the rest and gives the file its name; the number of rows.
+    /// Completes the file and renames it into place. Returns the number of rows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written or renamed.
     pub fn finish(mut self) -> Result<u64> {
         self.flush(1)?;
         self.complete().map_err(|source| Error::Io { path: self.path.clone(), source })?;
@@ -119,7 +133,7 @@ impl CodesWriter {
         Ok(self.rows)
     }
 
-    /// Writes buffers that hold at least `least` bytes.
+    /// Writes each buffer that holds at least `least` bytes.
     fn flush(&mut self, least: usize) -> Result<()> {
         let factors = self.factors.as_mut().map(|f| (&mut f.buffer, &f.file));
         for (buffer, mut file) in [(&mut self.codes, self.file.file())].into_iter().chain(factors) {
@@ -132,7 +146,7 @@ impl CodesWriter {
         Ok(())
     }
 
-    /// Adds the factors and the header.
+    /// Writes the factors and the header.
     fn complete(&mut self) -> io::Result<()> {
         if let Some(factors) = &mut self.factors {
             factors.file.rewind()?;
@@ -148,15 +162,16 @@ impl CodesWriter {
         }
         let header = self.header(self.rows, &self.checksum.finish());
         if header.len() as u64 != self.start {
-            self.make_room(header.len() as u64)?;
+            self.move_tensors(header.len() as u64)?;
         }
         let mut file = self.file.file();
         file.rewind()?;
         file.write_all(&header)
     }
 
-    /// Moves the tensors to another place: the number of rows has not as many digits as was expected.
-    fn make_room(&mut self, start: u64) -> io::Result<()> {
+    /// Copies the tensors to offset `start` of a new file: the actual number of rows has another number of digits than the
+    /// expected one, so the header has another length.
+    fn move_tensors(&mut self, start: u64) -> io::Result<()> {
         let other = |error: Error| io::Error::other(error.to_string());
         let moved = AtomicFile::begin(&self.path).map_err(other)?;
         let mut from = self.file.file();
@@ -169,7 +184,7 @@ impl CodesWriter {
     }
 
     fn header(&self, rows: u64, checksum: &str) -> Vec<u8> {
-        // A checksum has always as many digits.
+        // All checksums have the same number of digits, so this one has the right length.
         let checksum = if checksum.is_empty() { self.checksum.finish() } else { checksum.into() };
         let tensor = |name, bytes: usize| -> Shape {
             (name, "U8", vec![rows as usize, bytes], rows * bytes as u64)
@@ -212,7 +227,7 @@ mod tests {
         let (dir, hasher) = (tempfile::tempdir().unwrap(), hasher(1));
         let (path, once) = (dir.path().join("written"), dir.path().join("saved"));
         for factors in [false, true] {
-            // Expected numbers of rows that are right, of another number of digits, and unknown.
+            // The expected number of rows is right, or has another number of digits, or is unknown.
             for (n, expected) in
                 [(0, None), (7, Some(7)), (7, Some(100_000)), (1234, Some(3)), (1234, None)]
             {

@@ -1,4 +1,4 @@
-//! What a search asks for, and what it returns.
+//! Options of a search, its hits, and the trait of its queries.
 
 use super::codes::Codes;
 use super::hamming::IdSet;
@@ -8,13 +8,13 @@ use std::cmp::Ordering;
 
 /// A row that a search found: its id and its distance to the query.
 ///
-/// Hits are ordered by distance, then by id. What the distance is depends on the search:
+/// Hits are sorted by distance, then by id. The meaning of the distance depends on the search:
 ///
 /// | search | distance |
 /// |---|---|
 /// | [`Ranking::Hamming`] | number of bits that differ |
 /// | [`Ranking::Asymmetric`] | negated signed sum of the query's projections |
-/// | [`Ranking::Estimated`] | estimate of the squared Euclidean distance; it may fall below zero |
+/// | [`Ranking::Estimated`] | estimate of the squared Euclidean distance; it can be negative |
 /// | re-ranked, and [`ExactSearch`](crate::ExactSearch) | squared Euclidean distance; for cosine, of the rows scaled to length 1 |
 ///
 /// ```
@@ -25,7 +25,7 @@ use std::cmp::Ordering;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
-    /// Row number among the codes, or the id that an index keeps for the row.
+    /// Row number in the codes, or id in an index.
     pub id: u64,
     /// Distance to the query; smaller is nearer.
     pub distance: f64,
@@ -51,7 +51,7 @@ impl PartialEq for Hit {
 
 impl Eq for Hit {}
 
-/// Keeps the `k` nearest hits, in order.
+/// Keeps the `k` nearest hits, sorted.
 pub(crate) fn keep_nearest(hits: &mut Vec<Hit>, k: usize) {
     if k < hits.len() {
         if k > 0 {
@@ -64,8 +64,8 @@ pub(crate) fn keep_nearest(hits: &mut Vec<Hit>, k: usize) {
 
 /// Options of a search, the same for [`Codes`], [`MultiIndex`](crate::MultiIndex) and [`Index`](crate::Index).
 ///
-/// A search returns one list of [`Hit`]s for each query, nearest first, equal distances by id. Lists are shorter where
-/// there are fewer rows.
+/// A search returns one list of [`Hit`]s for each query, sorted by distance, then by id. A list is shorter than k if
+/// fewer rows match.
 ///
 /// ```
 /// use frosh::{IdSet, Ranking, Search};
@@ -115,7 +115,7 @@ impl<'a> Search<'a> {
 
     /// Sets how codes are compared with queries. By default queries that are [`Codes`] are compared by Hamming
     /// distance, and [`Queries`] by the ranking that their model chose ([`Hasher::ranking`](crate::Hasher::ranking)). If
-    /// that is the estimated distance and the codes have no factors, the asymmetric one takes its place.
+    /// that is [`Ranking::Estimated`] and the codes have no factors, it is [`Ranking::Asymmetric`].
     pub fn ranking(mut self, ranking: Ranking) -> Self {
         self.ranking = Some(ranking);
         self
@@ -127,29 +127,29 @@ impl<'a> Search<'a> {
         self
     }
 
-    /// Sets how many candidates for each wanted neighbour are put in exact order by their stored vectors; 0 leaves the
-    /// order of the codes. By default an [`Index`](crate::Index) that stores vectors re-ranks as many as its model expects to
-    /// need ([`Hasher::oversample`](crate::Hasher::oversample)). [`Codes`] have no vectors: see [`Rerank`](crate::Rerank).
+    /// Re-ranks `candidates` * k candidates by the exact distance of their stored vectors; 0 keeps the order by codes. By
+    /// default an [`Index`](crate::Index) that stores vectors uses the number that its model predicts
+    /// ([`Hasher::oversample`](crate::Hasher::oversample)). [`Codes`] have no vectors: use [`Rerank`](crate::Rerank).
     pub fn rerank(mut self, candidates: usize) -> Self {
         self.rerank = Some(candidates);
         self
     }
 
-    /// Never builds hash tables. By default a large batch of Hamming queries may build a temporary
-    /// [`MultiIndex`](crate::MultiIndex) where a trial on its first queries shows that this is faster; it takes about 4
-    /// bytes a row for each 24 bits of a code. The hits are the same either way.
+    /// Never builds hash tables. By default a large batch of Hamming queries builds a temporary
+    /// [`MultiIndex`](crate::MultiIndex) if a trial on its first queries shows that this is faster. The tables take about 4
+    /// bytes a row for each 24 bits of a code. The hits are the same.
     pub fn scan_only(mut self) -> Self {
         self.scan_only = true;
         self
     }
 
-    /// Hamming distances from this on are too far.
+    /// The smallest Hamming distance that is outside the radius.
     pub(crate) fn limit(&self) -> u32 {
         self.radius.map_or(u32::MAX, |radius| radius.saturating_add(1))
     }
 
-    /// The ranking to use, for queries whose model prefers `model` (`None` for queries without projections) and codes
-    /// with or without factors.
+    /// The ranking of this search. `model` is the ranking that the model of the queries chose, or `None` for queries
+    /// without projections. `factors` says whether the codes have factors.
     pub(crate) fn ranking_of(&self, model: Option<Ranking>, factors: bool) -> Result<Ranking> {
         let default = match (self.radius, model, factors) {
             (Some(_), ..) | (None, None, _) => Ranking::Hamming,
@@ -173,7 +173,7 @@ impl<'a> Search<'a> {
         Ok(ranking)
     }
 
-    /// Refuses re-ranking where there are no vectors.
+    /// Fails if re-ranking is requested: codes have no vectors.
     pub(crate) fn check_no_rerank(&self) -> Result<()> {
         match self.rerank {
             None | Some(0) => Ok(()),
@@ -185,8 +185,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Queries that codes can be searched for: [`Codes`], which are compared by Hamming distance, or [`Queries`], which work
-/// with every [`Ranking`].
+/// The types that can be queries: [`Codes`], which are compared by Hamming distance, and [`Queries`], which work with
+/// every [`Ranking`]. The trait is sealed.
 pub trait QuerySet: sealed::QuerySet {}
 
 impl<T: sealed::QuerySet> QuerySet for T {}

@@ -1,8 +1,8 @@
 //! Re-ranking: exact distances of candidates, from their vectors.
 //!
-//! Codes find candidates, more than are wanted; vectors put them in exact order. Distances are computed as by
-//! [`ExactSearch`](crate::ExactSearch): squared differences summed in double precision, for cosine of the rows scaled to
-//! length 1. Re-ranking all rows gives the same hits as an exact search.
+//! A search by codes finds more candidates than the caller needs. Re-ranking sorts them by their exact distances.
+//! Distances are computed as in [`ExactSearch`](crate::ExactSearch): squared differences are summed in double precision;
+//! for cosine, the rows are first scaled to length 1. Re-ranking all rows gives the same hits as an exact search.
 //!
 //! **Cost.** d multiplications for each candidate, and one read of each distinct candidate's vector. Memory: 8 d bytes a
 //! query and 28 bytes a candidate.
@@ -14,10 +14,15 @@ use crate::pool::Pool;
 use crate::rows::{self, Element, Metric, Rows};
 use std::sync::Mutex;
 
-/// Candidates that one thread takes at a time.
+/// Candidates per task of the thread pool.
 const CANDIDATES_PER_TASK: usize = 256;
 
-/// Puts candidates in exact order: vectors are pushed in any order, each once, and serve all queries that want them.
+/// Sorts candidates by their exact distances.
+///
+/// The caller pushes the vector of each candidate once, in any order. A vector is compared with every query that has it as
+/// a candidate.
+///
+/// **Cost.** d multiplications for each candidate; 8 d bytes a query and 28 bytes a candidate.
 ///
 /// ```
 /// use frosh::{Hit, Metric, Rerank, Rows};
@@ -36,15 +41,20 @@ pub struct Rerank {
     dim: usize,
     /// Queries in double precision, for cosine scaled to length 1.
     queries: Vec<f64>,
-    /// Pairs of a candidate's id and the query that wants it, ascending.
-    wanted: Vec<(u64, u32)>,
+    /// Pairs of a candidate's id and its query, ascending.
+    pairs: Vec<(u64, u32)>,
     found: Vec<Vec<Hit>>,
-    /// The last vector that was pushed, in double precision.
+    /// Buffer: the last pushed vector in double precision.
     row: Vec<f64>,
 }
 
 impl Rerank {
-    /// Prepares for the candidates of some queries: one list for each query. Only their ids are used.
+    /// Takes the queries and one list of candidates for each. Only the ids of the candidates are used.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is not one list for each query, if there are 2^32 queries or more, or if a query has a value that is
+    /// not finite or too large.
     pub fn new<T: Element>(
         queries: Rows<'_, T>,
         metric: Metric,
@@ -67,46 +77,50 @@ impl Rerank {
         for (i, to) in values.chunks_exact_mut(dim).enumerate() {
             rows::widen(queries.row(i), metric, to);
         }
-        let pairs = |(query, hits): (usize, &Vec<Hit>)| {
+        let of_query = |(query, hits): (usize, &Vec<Hit>)| {
             hits.iter().map(|hit| (hit.id, query as u32)).collect::<Vec<_>>()
         };
-        let mut wanted: Vec<(u64, u32)> = candidates.iter().enumerate().flat_map(pairs).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
+        let mut pairs: Vec<(u64, u32)> = candidates.iter().enumerate().flat_map(of_query).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
         let (found, row) = (vec![Vec::new(); candidates.len()], vec![0.0; dim]);
-        Ok(Self { metric, dim, queries: values, wanted, found, row })
+        Ok(Self { metric, dim, queries: values, pairs, found, row })
     }
 
     /// The ids whose vectors are needed, ascending.
     pub fn ids(&self) -> Vec<u64> {
-        self.wanted.chunk_by(|a, b| a.0 == b.0).map(|pairs| pairs[0].0).collect()
+        self.pairs.chunk_by(|a, b| a.0 == b.0).map(|same| same[0].0).collect()
     }
 
-    /// Takes the vector of a candidate. An id that is no candidate is ignored.
+    /// Adds the vector of a candidate. An id that is not a candidate is ignored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the vector has another dimension than the queries.
     pub fn push<T: Element>(&mut self, id: u64, vector: &[T]) -> Result<()> {
         if vector.len() != self.dim {
             return Err(Error::Dimension { expected: self.dim, got: vector.len() });
         }
-        let from = self.wanted.partition_point(|pair| pair.0 < id);
+        let from = self.pairs.partition_point(|pair| pair.0 < id);
         rows::widen(vector, self.metric, &mut self.row);
-        for (_, query) in self.wanted[from..].iter().take_while(|pair| pair.0 == id) {
+        for (_, query) in self.pairs[from..].iter().take_while(|pair| pair.0 == id) {
             let distance = square_distance(&self.row, query_row(&self.queries, self.dim, *query));
             self.found[*query as usize].push(Hit { id, distance });
         }
         Ok(())
     }
 
-    /// Takes the vectors of all candidates from `vector`, which writes that of an id and returns whether there is one.
+    /// Adds the vectors of all candidates. `vector` writes the vector of an id and returns false if there is none.
     pub(crate) fn fetch(
         &mut self,
         pool: &Pool,
         vector: impl Fn(u64, &mut [f64]) -> Result<bool> + Sync,
     ) -> Result<()> {
-        let Self { metric, dim, queries, wanted, found, .. } = self;
+        let Self { metric, dim, queries, pairs, found, .. } = self;
         let (metric, dim) = (*metric, *dim);
         let done = Mutex::new(Ok(()));
-        let parts: Vec<Mutex<&mut Vec<Hit>>> = found.iter_mut().map(Mutex::new).collect();
-        pool.each(wanted.chunks(CANDIDATES_PER_TASK).collect(), |pairs: &[(u64, u32)]| {
+        let lists: Vec<Mutex<&mut Vec<Hit>>> = found.iter_mut().map(Mutex::new).collect();
+        pool.each(pairs.chunks(CANDIDATES_PER_TASK).collect(), |pairs: &[(u64, u32)]| {
             let (mut raw, mut row) = (vec![0f64; dim], vec![0f64; dim]);
             for same in pairs.chunk_by(|a, b| a.0 == b.0) {
                 let id = same[0].0;
@@ -120,7 +134,7 @@ impl Rerank {
                 }
                 for (_, query) in same {
                     let distance = square_distance(&row, query_row(queries, dim, *query));
-                    let mut hits = parts[*query as usize].lock().expect("no thread panics");
+                    let mut hits = lists[*query as usize].lock().expect("no thread panics");
                     hits.push(Hit { id, distance });
                 }
             }
@@ -128,15 +142,15 @@ impl Rerank {
         done.into_inner().expect("no thread panics")
     }
 
-    /// The `k` nearest candidates of each query by exact distance, nearest first, equal distances by id. Candidates whose
-    /// vector was not pushed are left out.
+    /// The `k` nearest candidates of each query by exact distance, sorted by distance, then by id. Candidates whose vector
+    /// was not pushed are left out.
     pub fn finish(mut self, k: usize) -> Vec<Vec<Hit>> {
         self.found.iter_mut().for_each(|hits| keep_nearest(hits, k));
         self.found
     }
 }
 
-/// One query of many.
+/// The values of query number `query`.
 fn query_row(queries: &[f64], dim: usize, query: u32) -> &[f64] {
     &queries[query as usize * dim..][..dim]
 }
@@ -189,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_what_is_missing_left_out() {
+    fn invalid_input_is_an_error_and_missing_vectors_are_left_out() {
         let asked = values(2, 3);
         let queries = Rows::new(&asked, DIM).unwrap();
         let candidates = vec![vec![Hit { id: 4, distance: 0.0 }], Vec::new()];

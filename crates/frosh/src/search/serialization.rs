@@ -1,4 +1,4 @@
-//! What the file of [`Codes`] holds.
+//! File format of [`Codes`].
 
 use crate::error::Result;
 use crate::hasher::estimator::{self, FactorColumn};
@@ -29,12 +29,12 @@ impl Saved for Codes {
         let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;
         let mut codes = Codes::new(bits, HasherId(id), data);
         if file.has("factors") {
-            // One byte, or two of an earlier model.
+            // One byte a row, or two.
             let bytes = file.width("factors").map_or(1, |w| w.clamp(1, estimator::MOST_BYTES));
             let data = file.u8s("factors", &[Some(codes.len()), Some(bytes)])?.into();
             codes.factors = Some(FactorColumn { bytes, data });
         }
-        // Distances count whole bytes, so bits past the end must be 0.
+        // Distances are computed on whole bytes, so bits past the last one must be 0.
         let spare = codes.bytes_per_row() * 8 - bits;
         if spare > 0
             && (0..codes.len()).any(|i| codes.row(i).last().is_some_and(|b| b >> (8 - spare) != 0))

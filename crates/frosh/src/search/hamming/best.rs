@@ -1,10 +1,10 @@
-//! The nearest rows seen so far, for one query.
+//! The nearest rows so far, for one query.
 //!
-//! A row is kept if it is nearer than the limit. Kept rows are counted by distance; as soon as k of them
-//! are at most d away, d is the new limit. Rows come in the order of their ids, so one that is only as
-//! near as the k-th comes after it and is rightly passed over. Within a block they may come in any order: there, rows
-//! that are only as near as a k-th of the same block are kept too. Each row that is kept costs a constant
-//! number of steps; those that are passed over cost nothing here.
+//! A row is kept if its distance is below the limit. Kept rows are counted by distance. As soon as k rows have a distance
+//! of at most d, the limit is d. Rows come in ascending order of ids. So a later row whose distance equals the k-th
+//! smallest has a larger id than the k-th row and is rejected. Within a block, rows may come in any order; there, rows
+//! whose distance equals the k-th smallest are kept too. A kept row costs a constant number of steps. A rejected row costs
+//! nothing here.
 
 /// A row and its Hamming distance, ordered by distance, then by row number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,78 +13,85 @@ pub(crate) struct Neighbour {
     pub(crate) id: u64,
 }
 
-/// Keeps the `k` nearest rows, or all that are nearer than a limit.
+/// Collects the `k` nearest rows below a limit.
 pub(super) struct Best {
     k: usize,
-    /// Only rows nearer than this are kept: the least d with at least k rows at most d away.
+    /// Only rows below this distance are kept. Once k rows are kept, it is the k-th smallest distance.
     limit: u32,
-    /// Kept rows at most `limit` away.
-    within: usize,
-    /// Kept rows by distance.
+    /// Number of kept rows with a distance of at most `limit`.
+    within_limit: usize,
+    /// Number of kept rows for each distance.
     counts: Vec<u32>,
     kept: Vec<Neighbour>,
-    /// Kept rows at which those beyond the limit are dropped.
-    full: usize,
+    /// Length of `kept` at which rows above the limit are dropped.
+    prune_at: usize,
 }
 
 impl Best {
-    /// The `k` nearest of codes of `bits` bits, among those nearer than `limit`.
+    /// For the `k` nearest codes of `bits` bits with a distance below `limit`.
     pub(super) fn new(k: usize, bits: usize, limit: u32) -> Self {
         let limit = if k == 0 { 0 } else { limit.min(bits as u32 + 1) };
         let counts = vec![0; limit as usize + 1];
-        Self { k, limit, within: 0, counts, kept: Vec::new(), full: k.max(16).saturating_mul(4) }
+        Self {
+            k,
+            limit,
+            within_limit: 0,
+            counts,
+            kept: Vec::new(),
+            prune_at: k.max(16).saturating_mul(4),
+        }
     }
 
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Current k-th smallest distance, or `None` while fewer than k rows were seen.
-    pub(super) fn reached(&self) -> Option<u32> {
-        (self.within >= self.k).then_some(self.limit)
+    /// The k-th smallest distance, or `None` while fewer than k rows are kept.
+    pub(super) fn kth_distance(&self) -> Option<u32> {
+        (self.within_limit >= self.k).then_some(self.limit)
     }
 
-    /// Lowers the limit: elsewhere there are k rows that are nearer.
-    pub(super) fn lower(&mut self, limit: u32) {
+    /// Lowers the limit, because another task has found k rows below it.
+    pub(super) fn lower_limit(&mut self, limit: u32) {
         if limit < self.limit {
             self.limit = limit;
-            self.within = self.counts[..=limit as usize].iter().map(|c| *c as usize).sum();
+            self.within_limit = self.counts[..=limit as usize].iter().map(|c| *c as usize).sum();
         }
     }
 
-    /// The limit of a block whose rows come in any order, where `before` was the limit before it.
-    pub(super) fn limit_within(&self, before: u32) -> u32 {
+    /// The limit for a row in a block whose rows come in any order. `before` is the limit at the start of the block.
+    pub(super) fn block_limit(&self, before: u32) -> u32 {
         before.min(self.limit + 1)
     }
 
-    /// Takes a row at most as far as the limit.
+    /// Adds a row with a distance of at most the limit.
     #[inline]
     pub(super) fn add(&mut self, distance: u32, id: u64) {
         debug_assert!(distance <= self.limit);
         self.kept.push(Neighbour { distance, id });
         self.counts[distance as usize] += 1;
-        self.within += 1;
-        if self.within >= self.k {
-            while self.within - self.counts[self.limit as usize] as usize >= self.k {
-                self.within -= self.counts[self.limit as usize] as usize;
+        self.within_limit += 1;
+        if self.within_limit >= self.k {
+            while self.within_limit - self.counts[self.limit as usize] as usize >= self.k {
+                self.within_limit -= self.counts[self.limit as usize] as usize;
                 self.limit -= 1;
             }
-            if self.kept.len() >= self.full {
+            if self.kept.len() >= self.prune_at {
                 let limit = self.limit;
                 self.kept.retain(|kept| kept.distance <= limit);
-                // Not much room was made if many are as near as the k-th.
-                self.full = self.full.max(2 * self.kept.len());
+                // If many rows tie with the k-th, few were dropped. Then wait longer, so that the cost stays constant.
+                self.prune_at = self.prune_at.max(2 * self.kept.len());
             }
         }
     }
 
-    /// What was kept, in any order; the `k` nearest are among it.
+    /// The kept rows in any order. They include the `k` nearest.
     pub(super) fn into_kept(self) -> Vec<Neighbour> {
         self.kept
     }
 }
 
-/// The `k` nearest, in order.
+/// The `k` nearest rows, sorted.
 pub(super) fn nearest(mut found: Vec<Neighbour>, k: usize) -> Vec<Neighbour> {
     if k < found.len() {
         if k > 0 {
@@ -116,8 +123,8 @@ mod tests {
                     all.push(Neighbour { distance, id });
                 }
                 all.sort_unstable();
-                if let Some(reached) = best.reached().filter(|_| k > 0) {
-                    prop_assert_eq!(reached, all[k - 1].distance);
+                if let Some(kth) = best.kth_distance().filter(|_| k > 0) {
+                    prop_assert_eq!(kth, all[k - 1].distance);
                 }
                 prop_assert!(best.kept.len() <= 4 * k.max(16) + 4);
             }
@@ -138,12 +145,12 @@ mod tests {
                     block.iter().zip(first..).map(|(d, id)| Neighbour { distance: *d, id }).collect();
                 all.extend(rows.iter().filter(|row| row.distance < limit));
                 for row in rows.iter().rev() {
-                    if row.distance < best.limit_within(before) {
+                    if row.distance < best.block_limit(before) {
                         best.add(row.distance, row.id);
                     }
                 }
                 first += block.len() as u64;
-                // Of a block, all rows may be as near as the k-th.
+                // All rows of a block may tie with the k-th.
                 prop_assert!(best.kept.len() <= 2 * (4 * k.max(16) + 150));
             }
             prop_assert_eq!(nearest(best.into_kept(), k), nearest(all, k));

@@ -1,48 +1,29 @@
-//! Search by Hamming distance: the k nearest codes, all within a radius, only some rows, and an index.
+//! Search by Hamming distance: the k nearest codes, or all codes within a radius, with or without a filter.
 //!
-//! **Definition.** The distance of two codes is the number of bits in which they differ. Of rows that are
-//! equally near, the one with the smaller number comes first, so every answer is determined: it does not
-//! depend on the number of threads, on how queries are batched, on the instruction set, or on whether the
-//! scan or the [`MultiIndex`] gave it.
+//! **Definition.** The distance of two codes is the number of bits that differ. Rows of equal distance are sorted by row
+//! number, so the hits are unique. They do not depend on the number of threads, the batching of queries, the instruction
+//! set, or the choice between the scan and the [`MultiIndex`].
 //!
-//! | file | what it does |
+//! | file | purpose |
 //! |---|---|
-//! | [`arch::hamming`](crate::arch::hamming) | distances of one query to rows as they are stored; the search for rows below a limit |
-//! | [`arch::nibble_planes`](crate::arch::nibble_planes) | the same for four queries and transposed rows |
-//! | `planes.rs` | batches of queries: transposed rows and the queries' lookup tables |
-//! | `best.rs` | the k nearest so far, by counting |
-//! | `scan.rs` | the exact search: blocks, threads, filters |
-//! | `multi_index.rs` | tables that spare the scan where neighbours are near |
-//! | `adaptive.rs` | whichever of the two is faster |
+//! | [`arch::hamming`](crate::arch::hamming) | kernels: one query against stored rows; finds rows below a limit |
+//! | [`arch::nibble_planes`](crate::arch::nibble_planes) | kernels: four queries against transposed rows |
+//! | `planes.rs` | transposed rows, and the lookup tables of queries |
+//! | `best.rs` | the k nearest rows so far, counted by distance |
+//! | `scan.rs` | the exact scan: blocks, threads, filters |
+//! | `multi_index.rs` | multi-index hashing |
+//! | `adaptive.rs` | chooses the scan or multi-index hashing by a trial |
 //!
-//! [`arch`](crate::arch) says which kernel each instruction set has. The NEON kernels were run
-//! against a model of their instructions only; their speed is not measured.
+//! [`arch`](crate::arch) lists the kernels of each instruction set. The NEON kernels were only tested against a model of
+//! their instructions. Their speed is not measured.
 //!
-//! **Where we differ** from the usual scan with a heap: the limit is compared in registers, for 32 or 64
-//! rows at once, so rows that are too far cost no branch of their own; what is kept is counted by distance,
-//! not sorted. For batches, codes are transposed once for up to a thousand queries, and a group of rows is left
-//! as soon as it is certainly too far.
+//! **Where we differ** from the usual scan with a heap: the limit is compared in registers for 32 or 64 rows at once, so
+//! rows above the limit need no branch of their own. Kept rows are counted by distance, not sorted. In a batch, rows are
+//! transposed once for up to a thousand queries, and a group of rows is pruned as soon as all its rows exceed the limit.
 //!
-//! **Cost.** A single query takes about the time of reading the codes from memory. In batches, a comparison
-//! of 64 bits takes 0.1 to 0.2 ns on a Zen 3 core, one of 256 bits 0.2 to 0.7 (the less, the nearer the
-//! k-th neighbour is). Memory: some hundred kilobytes for each thread, and what is found.
-//!
-//! ```
-//! use frosh::{IdSet, Search};
-//! # use frosh::{Config, Rows, Sketcher};
-//! # let rows: Vec<f32> = (0..3200).map(|i| ((i * 7919) % 113) as f32).collect();
-//! # let mut sketcher = Sketcher::new(Config::new(32).sketch_rows(32))?;
-//! # sketcher.push(Rows::new(&rows, 32)?)?;
-//! # let codes = sketcher.finish().hasher(16)?.encode(Rows::new(&rows, 32)?)?;
-//! let nearest = codes.nearest(&codes, 3)?;
-//! assert_eq!(nearest[7][0].distance, 0.0);
-//! let near = codes.search(&codes, &Search::within(2))?;
-//! assert!(near[7].iter().all(|hit| hit.distance <= 2.0));
-//! let first: IdSet = (0..10).collect();
-//! let among = codes.search(&codes, &Search::nearest(3).filter(&first))?;
-//! assert!(among[7].iter().all(|hit| hit.id < 10));
-//! # Ok::<(), frosh::Error>(())
-//! ```
+//! **Cost.** A single query takes about the time of reading the codes from memory. In batches on a Zen 3 core, a
+//! comparison takes 0.1 to 0.2 ns at 64 bits and 0.2 to 0.7 ns at 256 bits; it is faster if the k-th smallest distance is
+//! small. Memory: some hundred kilobytes for each thread, and the kept rows.
 
 pub(crate) mod adaptive;
 mod best;
@@ -54,6 +35,16 @@ mod tests;
 
 pub(crate) use best::Neighbour;
 pub use multi_index::MultiIndex;
+/// A set of row numbers or ids, for [`Search::filter`](crate::Search::filter): the compressed bitmap
+/// [`RoaringTreemap`](roaring::RoaringTreemap) of the `roaring` crate, under another name.
+///
+/// ```
+/// use frosh::IdSet;
+/// let mut ids: IdSet = (0..10).step_by(2).collect();
+/// ids.insert(7);
+/// assert!(ids.contains(7) && !ids.contains(1));
+/// assert_eq!(ids.len(), 6);
+/// ```
 pub use roaring::RoaringTreemap as IdSet;
 
 pub(crate) use crate::arch::hamming::{Table, distance};

@@ -1,11 +1,11 @@
 //! Batches of queries: rows are transposed into nibble planes once, and then compared with four queries at a time.
 //!
-//! [`nibble_planes`] has the layout and the kernels. A lookup gives the distances of a nibble for a whole register of rows
-//! and two queries. To count bits in rows as they are stored takes more than twice as many instructions, and sums across
-//! registers at the end. To transpose rows costs as much as some ten queries.
+//! [`nibble_planes`] has the layout and the kernels. One lookup gives the distances of a nibble for a register of rows and
+//! two queries. Counting bits of stored rows takes more than twice as many instructions, and sums across registers at the
+//! end. Transposing the rows costs as much as about ten queries.
 //!
-//! **Early exit.** The bits of far rows differ about every second time. From the limit follows after how many planes a
-//! group is expected to be too far ([`early`]); most groups need no more than these.
+//! **Early exit.** In a far row about half of the bits differ. So the limit predicts after how many planes all rows of a
+//! group exceed it ([`early`]). Most groups are pruned after these planes.
 
 use crate::arch::Isa;
 use crate::arch::hamming::Table;
@@ -22,7 +22,7 @@ impl Quad {
     /// Bytes of tables for each byte of a query.
     pub(crate) const BYTES: usize = 16;
 
-    /// Up to four queries.
+    /// Builds the tables of up to four queries.
     pub(crate) fn new(queries: Table<'_>) -> Self {
         assert!(queries.len() <= 4);
         let mut tables = vec![[[0; 16]; 2]; 2 * queries.width()];
@@ -39,17 +39,17 @@ impl Quad {
     }
 }
 
-/// Rows as nibble planes, always of the same width.
+/// A block of rows as nibble planes. All blocks must have the same width.
 #[derive(Default)]
 pub(crate) struct Planes {
     lines: Vec<Line>,
     rows: usize,
-    /// What [`early`] gives for each limit.
+    /// [`early`] for each limit.
     early: Vec<usize>,
 }
 
 impl Planes {
-    /// Transposes the rows of a table, which replace those before.
+    /// Transposes the rows of a table. Replaces the previous block.
     pub(crate) fn transpose(&mut self, isa: Isa, table: Table<'_>) {
         let lines = table.len().div_ceil(LINE_ROWS) * 2 * table.width();
         self.lines.resize(lines, Line([0; LINE_ROWS]));
@@ -60,8 +60,8 @@ impl Planes {
         nibble_planes::transpose(isa, table, &mut self.lines);
     }
 
-    /// For each of up to four queries, a bit for each row of a group whose sum stays below 255. A sum begins at the row's
-    /// own start. No two neighbouring planes may add more than 255 together.
+    /// For each of up to four queries, a bit mask of the rows of a group whose sum stays below 255. The sum of a row begins
+    /// at its start. Two neighbouring planes must not add more than 255 together.
     pub(crate) fn below(
         &self,
         isa: Isa,
@@ -74,8 +74,8 @@ impl Planes {
         nibble_planes::below_255(isa, lookups, lines, starts, queries)
     }
 
-    /// Searches the groups of [`LINE_ROWS`] rows from number `from` on for the first with a row nearer to one of the
-    /// queries than its limit (0 for queries that are missing).
+    /// Finds the first group of [`LINE_ROWS`] rows, from group `from` on, in which a row is below the limit of a query.
+    /// Missing queries have the limit 0.
     pub(crate) fn seek(
         &self,
         isa: Isa,
@@ -95,11 +95,12 @@ impl Planes {
     }
 }
 
-/// Planes after which all 256 sums of a group have reached the limit nine times in ten, if bits of far rows are fair
-/// coins: the least b with b/2 - 3.3 sqrt(b)/2 >= limit, as nibbles.
+/// Number of planes after which all 256 sums of a group (64 rows, 4 queries) have reached the limit with probability 0.9,
+/// if each bit of a far row differs with probability 1/2. That is the smallest number of bits b with
+/// b/2 - 3.3 sqrt(b)/2 >= limit, as nibbles.
 fn early(limit: u32, planes: usize) -> usize {
     let root = (3.3 + (3.3f32 * 3.3 + 8.0 * limit as f32).sqrt()) / 2.0;
     let enough = PACKED_PLANES * (root * root / (4 * PACKED_PLANES) as f32).ceil() as usize;
-    // To check twice for the sake of a few planes does not pay.
+    // An early check costs time. It is not worth it if it can save only a few planes.
     if enough + planes / 16 < planes { enough } else { planes }
 }

@@ -1,9 +1,9 @@
-//! The exact search: every row is compared with every query, as few bytes moved as possible.
+//! The exact scan: compares every row with every query.
 //!
-//! Work is cut into tasks, each some queries and some rows. A task goes over its rows in blocks that stay
-//! in a cache and shows each block to all its queries, so rows come from memory once. A few
-//! queries are compared with rows as they are stored ([`seek`]), many with rows transposed into
-//! nibble [planes](super::planes). Tasks with the same queries tell each other how near the k-th row is.
+//! The search is split into tasks. A task has some of the queries and some of the rows. It reads its rows in blocks that
+//! fit a cache and compares each block with all its queries, so each row is read from memory once. A few queries are
+//! compared with the stored rows ([`seek`]); many are compared with rows transposed into nibble [planes](super::planes).
+//! Tasks with the same queries share the k-th smallest distance, which prunes rows in the other tasks.
 
 use super::best::{Best, Neighbour, nearest};
 use super::planes::{Planes, Quad};
@@ -16,22 +16,23 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// From so many queries on, it pays to transpose rows.
+/// Smallest number of queries for which transposing the rows is faster.
 pub(super) const MIN_PLANE_QUERIES: usize = 16;
-/// Queries that each thread must have, before queries are split among threads rather than rows.
+/// If each thread gets at least this many queries, queries are split among threads; otherwise rows are.
 const MIN_THREAD_QUERIES: usize = 64;
-/// Rows that a task must have, where rows are split.
+/// Smallest number of rows of a task, if rows are split.
 const MIN_TASK_ROWS: usize = 1 << 14;
-/// Bytes of a block of rows as they are stored: half of a first-level cache.
+/// Bytes of a block of stored rows: half of a first-level cache.
 const BLOCK_BYTES: usize = 1 << 14;
 /// Bytes of a block for a single query, which reads each row once: large enough for the streams of [`GroupOrder`].
 const SINGLE_QUERY_BLOCK_BYTES: usize = 1 << 20;
-/// Bytes of a block of transposed rows, which a second-level cache holds beside the lookup tables.
+/// Bytes of a block of transposed rows. It fits the second-level cache together with the lookup tables.
 const PLANE_BLOCK_BYTES: usize = 1 << 16;
 /// Bytes of the queries' lookup tables in a task: half of the second-level cache.
 const LOOKUP_BYTES: usize = 1 << 18;
 
-/// An exact Hamming search: the `k` rows of `table` nearest to each query, of those nearer than `limit` and allowed.
+/// An exact Hamming search: for each query the `k` nearest rows of `table`, among the allowed rows with a distance below
+/// `limit`.
 pub(crate) struct Scan<'a> {
     pub(crate) table: Table<'a>,
     pub(crate) queries: Table<'a>,
@@ -43,46 +44,46 @@ pub(crate) struct Scan<'a> {
 /// The rows of a task.
 #[derive(Clone)]
 enum Rows {
-    /// These, one after the other.
-    Span(Range<usize>),
-    /// Allowed ones, by their rank in the set.
-    Picked(Range<u64>),
+    /// All rows in a range.
+    Range(Range<usize>),
+    /// The allowed rows whose rank in the set is in a range.
+    Filtered(Range<u64>),
 }
 
 /// Row numbers of a block.
 enum Ids<'a> {
-    From(usize),
+    Consecutive(usize),
     List(&'a [u64]),
 }
 
 impl Ids<'_> {
     fn of(&self, row: usize) -> u64 {
         match self {
-            Ids::From(first) => (first + row) as u64,
+            Ids::Consecutive(first) => (first + row) as u64,
             Ids::List(list) => list[row],
         }
     }
 }
 
 impl Scan<'_> {
-    /// The answers, in the order of the queries; each ordered by distance, then by row.
-    pub(crate) fn answer(&self, pool: &Pool) -> Vec<Vec<Neighbour>> {
-        self.answer_with(Isa::detect(), pool)
+    /// Runs the search. Returns one list for each query, sorted by distance, then by row number.
+    pub(crate) fn search(&self, pool: &Pool) -> Vec<Vec<Neighbour>> {
+        self.search_with(Isa::detect(), pool)
     }
 
-    pub(super) fn answer_with(&self, isa: Isa, pool: &Pool) -> Vec<Vec<Neighbour>> {
+    pub(super) fn search_with(&self, isa: Isa, pool: &Pool) -> Vec<Vec<Neighbour>> {
         assert_eq!(self.table.width(), self.queries.width());
         let count = self.queries.len();
         if self.k == 0 || self.limit == 0 || self.table.len() == 0 || count == 0 {
             return vec![Vec::new(); count];
         }
-        let (chunk, spans) = self.cut(pool.threads());
+        let (chunk, spans) = self.split(pool.threads());
         let limits: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(u32::MAX)).collect();
         let found: Vec<Mutex<Vec<Neighbour>>> = (0..count).map(|_| Mutex::default()).collect();
         let chunks = (0..count).step_by(chunk).map(|q| q..count.min(q + chunk));
         let tasks = chunks.flat_map(|q| spans.iter().map(move |rows| (q.clone(), rows.clone())));
         pool.each(tasks.collect(), |(queries, rows)| {
-            let bests = self.run(isa, queries.clone(), rows, &limits[queries.clone()]);
+            let bests = self.run_task(isa, queries.clone(), rows, &limits[queries.clone()]);
             for (best, found) in bests.into_iter().zip(&found[queries]) {
                 found.lock().expect("no thread panics").append(&mut best.into_kept());
             }
@@ -91,35 +92,44 @@ impl Scan<'_> {
         found.map(|found| nearest(found.into_inner().expect("as above"), self.k)).collect()
     }
 
-    /// Queries of a task, and the pieces that rows are cut into.
-    fn cut(&self, threads: usize) -> (usize, Vec<Rows>) {
+    /// Splits the search: the number of queries of a task, and the rows of each task.
+    fn split(&self, threads: usize) -> (usize, Vec<Rows>) {
         let (count, rows) = (self.queries.len(), self.table.len());
-        let most = (LOOKUP_BYTES / (Quad::BYTES * self.queries.width())).max(MIN_THREAD_QUERIES);
-        let apart = count >= MIN_THREAD_QUERIES * threads;
-        let chunks = count.div_ceil(most).next_multiple_of(if apart { threads } else { 1 });
+        let max_queries =
+            (LOOKUP_BYTES / (Quad::BYTES * self.queries.width())).max(MIN_THREAD_QUERIES);
+        let split_queries = count >= MIN_THREAD_QUERIES * threads;
+        let chunks =
+            count.div_ceil(max_queries).next_multiple_of(if split_queries { threads } else { 1 });
         let chunk = count.div_ceil(chunks).next_multiple_of(4);
         let pieces = |total: usize| {
-            let most = if apart || threads == 1 { 1 } else { 4 * threads };
-            let size = total.div_ceil(most).max(MIN_TASK_ROWS);
+            let pieces = if split_queries || threads == 1 { 1 } else { 4 * threads };
+            let size = total.div_ceil(pieces).max(MIN_TASK_ROWS);
             (0..total).step_by(size).map(move |from| from..total.min(from + size))
         };
         let Some(allowed) = self.allowed else {
-            return (chunk, pieces(rows).map(Rows::Span).collect());
+            return (chunk, pieces(rows).map(Rows::Range).collect());
         };
-        // Picking a row costs about as much as comparing it with eight queries.
-        let picked = allowed.rank(rows as u64 - 1);
-        if picked as f64 * (count + 8) as f64 >= rows as f64 * count as f64 {
-            return (chunk, pieces(rows).map(Rows::Span).collect());
+        // Copying an allowed row out of the table costs about as much as comparing it with eight queries.
+        let filtered = allowed.rank(rows as u64 - 1);
+        if filtered as f64 * (count + 8) as f64 >= rows as f64 * count as f64 {
+            return (chunk, pieces(rows).map(Rows::Range).collect());
         }
-        let ranks = |r: Range<usize>| Rows::Picked(r.start as u64..r.end as u64);
-        (chunk, pieces(picked as usize).map(ranks).collect())
+        let ranks = |r: Range<usize>| Rows::Filtered(r.start as u64..r.end as u64);
+        (chunk, pieces(filtered as usize).map(ranks).collect())
     }
 
-    fn run(&self, isa: Isa, queries: Range<usize>, rows: Rows, limits: &[AtomicU32]) -> Vec<Best> {
+    /// Compares some queries with some rows. `limits` are shared with the other tasks of these queries.
+    fn run_task(
+        &self,
+        isa: Isa,
+        queries: Range<usize>,
+        rows: Rows,
+        limits: &[AtomicU32],
+    ) -> Vec<Best> {
         let width = self.table.width();
         let queries = self.queries.part(queries.start, queries.end);
-        let many = isa.has_nibble_lookup() && queries.len() >= MIN_PLANE_QUERIES;
-        let mut work = Work {
+        let use_planes = isa.has_nibble_lookup() && queries.len() >= MIN_PLANE_QUERIES;
+        let mut task = Task {
             isa,
             queries,
             bests: (0..queries.len()).map(|_| Best::new(self.k, 8 * width, self.limit)).collect(),
@@ -127,26 +137,26 @@ impl Scan<'_> {
             planes: Planes::default(),
             allowed: None,
         };
-        if many {
+        if use_planes {
             let quads = (0..queries.len()).step_by(4);
-            work.quads =
+            task.quads =
                 quads.map(|q| Quad::new(queries.part(q, queries.len().min(q + 4)))).collect();
         }
-        let height = match (many, queries.len()) {
+        let height = match (use_planes, queries.len()) {
             (true, _) => (PLANE_BLOCK_BYTES / (2 * width * LINE_ROWS)).max(1) * LINE_ROWS,
             (_, 1) => (SINGLE_QUERY_BLOCK_BYTES / width).max(1),
             _ => (BLOCK_BYTES / width).max(64),
         };
         match rows {
-            Rows::Span(rows) => {
-                work.allowed = self.allowed;
+            Rows::Range(rows) => {
+                task.allowed = self.allowed;
                 for from in rows.clone().step_by(height) {
                     let block = self.table.part(from, rows.end.min(from + height));
-                    work.see(block, Ids::From(from), limits);
+                    task.compare_block(block, Ids::Consecutive(from), limits);
                 }
             }
-            Rows::Picked(ranks) => {
-                let allowed = self.allowed.expect("rows are picked from a set");
+            Rows::Filtered(ranks) => {
+                let allowed = self.allowed.expect("rows are filtered from a set");
                 let mut ids = allowed.iter();
                 ids.advance_to(allowed.select(ranks.start).expect("a rank of the set"));
                 let (mut list, mut bytes) = (Vec::new(), Vec::new());
@@ -159,51 +169,52 @@ impl Scan<'_> {
                     for id in &list {
                         bytes.extend_from_slice(self.table.row(*id as usize));
                     }
-                    work.see(Table::new(&bytes, width), Ids::List(&list), limits);
+                    task.compare_block(Table::new(&bytes, width), Ids::List(&list), limits);
                 }
             }
         }
-        work.bests
+        task.bests
     }
 }
 
-/// The state of a task.
-struct Work<'a> {
+/// State of a task.
+struct Task<'a> {
     isa: Isa,
     queries: Table<'a>,
     bests: Vec<Best>,
-    /// The queries by fours, where rows are transposed.
+    /// The queries in groups of four, if rows are transposed; otherwise empty.
     quads: Vec<Quad>,
     planes: Planes,
-    /// What a row must be in, where blocks hold others too.
+    /// The filter, if blocks also contain rows that are not allowed.
     allowed: Option<&'a RoaringTreemap>,
 }
 
-impl Work<'_> {
-    /// Shows a block to all queries.
-    fn see(&mut self, block: Table<'_>, ids: Ids<'_>, limits: &[AtomicU32]) {
+impl Task<'_> {
+    /// Compares a block of rows with all queries.
+    fn compare_block(&mut self, block: Table<'_>, ids: Ids<'_>, limits: &[AtomicU32]) {
         for (best, limit) in self.bests.iter_mut().zip(limits) {
-            // Rows of other tasks may have larger ids: what is as near as theirs still counts.
-            best.lower(limit.load(Ordering::Relaxed).saturating_add(1));
+            // Rows of other tasks may have larger ids, so a row here that ties with their k-th must be kept.
+            best.lower_limit(limit.load(Ordering::Relaxed).saturating_add(1));
         }
         if self.quads.is_empty() {
             for q in 0..self.bests.len() {
-                self.see_one(q, block, &ids);
+                self.compare_stored(q, block, &ids);
             }
         } else {
             self.planes.transpose(self.isa, block);
             for q in 0..self.quads.len() {
-                self.see_four(q, &ids);
+                self.compare_planes(q, &ids);
             }
         }
         for (best, limit) in self.bests.iter().zip(limits) {
-            if let Some(reached) = best.reached() {
-                limit.fetch_min(reached, Ordering::Relaxed);
+            if let Some(kth) = best.kth_distance() {
+                limit.fetch_min(kth, Ordering::Relaxed);
             }
         }
     }
 
-    fn see_one(&mut self, q: usize, block: Table<'_>, ids: &Ids<'_>) {
+    /// Compares query `q` with the stored rows of a block.
+    fn compare_stored(&mut self, q: usize, block: Table<'_>, ids: &Ids<'_>) {
         let query = self.queries.row(q);
         let order = GroupOrder::new(block);
         let before = self.bests[q].limit();
@@ -214,14 +225,15 @@ impl Work<'_> {
             let first = order.first_row(position);
             let mut distances = [0; 64];
             masked_distances(self.isa, query, block, first, mask, &mut distances);
-            let near = |best: &Best| best.limit_within(before);
-            self.take(q, first, mask, |row| distances[row], ids, near);
+            let near = |best: &Best| best.block_limit(before);
+            self.add_rows(q, first, mask, |row| distances[row], ids, near);
             limit = near(&self.bests[q]);
             from = position + 1;
         }
     }
 
-    fn see_four(&mut self, quad: usize, ids: &Ids<'_>) {
+    /// Compares four queries with the transposed rows of a block.
+    fn compare_planes(&mut self, quad: usize, ids: &Ids<'_>) {
         let queries = 4 * quad..self.bests.len().min(4 * quad + 4);
         let limits = |bests: &[Best]| {
             let mut limits = [0; 4];
@@ -239,16 +251,16 @@ impl Work<'_> {
             for (i, mask) in near.masks.into_iter().enumerate().take(queries.len()) {
                 let first = near.group * LINE_ROWS;
                 let distance = |row| near.distance(i, row);
-                self.take(4 * quad + i, first, mask, distance, ids, Best::limit);
+                self.add_rows(4 * quad + i, first, mask, distance, ids, Best::limit);
             }
             from = near.group + 1;
             now = limits(&self.bests);
         }
     }
 
-    /// Adds those rows after `first` whose bit is set and whose distance is below the limit.
+    /// Adds the rows `first + i` whose bit i is set in the mask, if the distance is below the limit and the row is allowed.
     #[inline]
-    fn take(
+    fn add_rows(
         &mut self,
         q: usize,
         first: usize,

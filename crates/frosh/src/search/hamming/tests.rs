@@ -1,4 +1,4 @@
-//! Kernels against the one-line count, searches against a sort of everything.
+//! Tests the kernels against a bit count in one line, and searches against a sort of all rows.
 
 use super::best::Neighbour;
 use super::planes::{Planes, Quad};
@@ -18,7 +18,7 @@ fn count(a: &[u8], b: &[u8]) -> u32 {
     a.iter().zip(b).map(|(x, y)| (x ^ y).count_ones()).sum()
 }
 
-/// Bytes that look random; every fifth row is 0, the one after it all ones.
+/// Pseudo-random bytes; every fifth row is all zeros, and the one after it all ones.
 fn bytes(rows: usize, width: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut data: Vec<u8> = (0..rows * width)
@@ -34,14 +34,14 @@ fn bytes(rows: usize, width: usize, seed: u64) -> Vec<u8> {
 }
 
 fn widths() -> Vec<usize> {
-    // Miri is a thousand times slower: one width for each way through the kernels.
+    // Miri is a thousand times slower: one width for each path through the kernels.
     if cfg!(miri) {
         return vec![1, 7, 8, 9, 16, 32, 33, 64, 96];
     }
     (1..=40).chain([48, 63, 64, 65, 96, 127, 128, 200, 256, 511, 512, 1056, 2048]).collect()
 }
 
-/// How many of some cases Miri looks at; everybody else looks at all.
+/// Number of cases that Miri runs; without Miri all cases run.
 fn few(cases: usize) -> usize {
     if cfg!(miri) { cases } else { usize::MAX }
 }
@@ -100,11 +100,12 @@ fn every_kernel_counts_the_bits_that_differ() {
 #[test]
 fn planes_find_what_is_below_the_limits() {
     for width in widths() {
-        for (rows, asked) in [(1, 1), (130, 4), (63, 2), (64, 3), (200, 4)].into_iter().take(few(2))
+        for (rows, queries_given) in
+            [(1, 1), (130, 4), (63, 2), (64, 3), (200, 4)].into_iter().take(few(2))
         {
             let (data, queries) = (bytes(rows, width, 5), bytes(4, width, 9));
             let (table, queries) = (Table::new(&data, width), Table::new(&queries, width));
-            let quad = Quad::new(queries.part(0, asked));
+            let quad = Quad::new(queries.part(0, queries_given));
             let (all, middle) = (8 * width as u32, 4 * width as u32);
             let half = middle.min(255);
             for given in [
@@ -117,7 +118,7 @@ fn planes_find_what_is_below_the_limits() {
                 [all + 1; 4],
             ] {
                 let mut limits = [0; 4];
-                limits[..asked].copy_from_slice(&given[..asked]);
+                limits[..queries_given].copy_from_slice(&given[..queries_given]);
                 for isa in Isa::every() {
                     let mut planes = Planes::default();
                     planes.transpose(isa, table);
@@ -129,7 +130,7 @@ fn planes_find_what_is_below_the_limits() {
                         }
                         from = near.group + 1;
                     }
-                    for q in 0..asked {
+                    for q in 0..queries_given {
                         let all = (0..rows).map(|i| (i, count(queries.row(q), table.row(i))));
                         let want: Vec<_> = all.filter(|(_, d)| *d < limits[q]).collect();
                         assert_eq!(
@@ -143,7 +144,7 @@ fn planes_find_what_is_below_the_limits() {
     }
 }
 
-/// The definition of every search.
+/// The reference: sorts all rows that `keep` accepts.
 fn sorted(base: &Codes, queries: &Codes, keep: impl Fn(&Hit) -> bool, k: usize) -> Vec<Vec<Hit>> {
     let one = |q: usize| {
         let mut all: Vec<Hit> = (0..base.len())
@@ -161,7 +162,7 @@ fn codes(data: Vec<u8>, width: usize) -> Codes {
     Codes::new(8 * width, HasherId(1), data)
 }
 
-fn ask<'a>(base: &'a Codes, queries: &'a Codes, k: usize) -> Scan<'a> {
+fn scan<'a>(base: &'a Codes, queries: &'a Codes, k: usize) -> Scan<'a> {
     Scan { table: base.table(), queries: queries.table(), k, limit: u32::MAX, allowed: None }
 }
 
@@ -174,7 +175,7 @@ fn everything(_: &Hit) -> bool {
     true
 }
 
-/// Rows with few different bytes, so that many are equally near.
+/// Rows with few different bytes, so that many distances tie.
 fn tied() -> impl Strategy<Value = (Codes, Codes)> {
     let width = prop_oneof![1usize..20, Just(24), Just(30), Just(32), Just(40), Just(64)];
     (width, 0usize..400, 0usize..30, any::<u64>(), 1u8..=4).prop_map(
@@ -192,7 +193,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn searches_equal_a_sort_of_everything(
+    fn searches_equal_a_sort_of_all_rows(
         (base, queries) in tied(), k in 0usize..60, radius in 0u32..30, step in 1usize..40,
     ) {
         let pool = Pool::new(3).unwrap();
@@ -202,12 +203,12 @@ proptest! {
         let among = sorted(&base, &queries, |hit| allowed.contains(hit.id), k);
         for isa in Isa::every() {
             for pool in [&Pool::ONE, &pool] {
-                let ask = ask(&base, &queries, k);
-                prop_assert_eq!(&hits(ask.answer_with(isa, pool)), &want);
-                let filtered = Scan { allowed: Some(&allowed), ..ask };
-                prop_assert_eq!(&hits(filtered.answer_with(isa, pool)), &among);
+                let scan = scan(&base, &queries, k);
+                prop_assert_eq!(&hits(scan.search_with(isa, pool)), &want);
+                let filtered = Scan { allowed: Some(&allowed), ..scan };
+                prop_assert_eq!(&hits(filtered.search_with(isa, pool)), &among);
                 let near = Scan { k: usize::MAX, limit: radius + 1, allowed: None, ..filtered };
-                prop_assert_eq!(&hits(near.answer_with(isa, pool)), &within);
+                prop_assert_eq!(&hits(near.search_with(isa, pool)), &within);
             }
         }
     }
@@ -242,7 +243,7 @@ proptest! {
     }
 }
 
-/// Large enough that every way of cutting the work is taken.
+/// Large enough that queries and rows are split into tasks in every way.
 #[test]
 fn threads_and_batches_do_not_matter() {
     for (width, n) in
@@ -260,7 +261,7 @@ fn threads_and_batches_do_not_matter() {
             let pool = Pool::new(threads).unwrap();
             for batch in [1, 7, 64, 200] {
                 let mut found = [Vec::new(), Vec::new(), Vec::new()];
-                // Small batches take long on many rows: the first few queries will do.
+                // Small batches take long on many rows, so only the first queries run.
                 let count = 200.min(20 * batch);
                 for part in queries.as_bytes()[..count * width].chunks(batch * width) {
                     let part = codes(part.to_vec(), width);

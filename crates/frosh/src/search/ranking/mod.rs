@@ -1,33 +1,13 @@
-//! Ranking codes by more than the bits that differ: float queries against bits.
+//! Rankings: the order of codes for a query. The module page of `search` has the definitions.
 //!
-//! | ranking | query | beside the bits | order by |
-//! |---|---|---|---|
-//! | Hamming | bits | nothing | bits that differ |
-//! | asymmetric | floats v = W'(y - phi) | nothing | -S, with S = sum_k ±v_k, + where the bit is 1 |
-//! | estimated | floats | a byte (see `estimator.rs`) | an estimate of \|x - y\|^2 |
+//! | file | purpose |
+//! |---|---|
+//! | `score.rs` | exact scores by tables: one look-up and one addition for each byte of a code |
+//! | `bound.rs` | bounds that prune most rows before they are scored |
+//! | `mod.rs` | [`Ranking`], [`Queries`], the split into tasks, the k best rows |
 //!
-//! All three read the same codes. The asymmetric order costs no storage; the estimated one costs a byte a
-//! vector and is worth far more than eight further bits.
-//!
-//! **Where we differ from the paper**, which knows Hamming only: see [`Hasher::queries`] for what a query keeps.
-//!
-//! **Cost.** For each query a table of 256 sums for every byte of a code (1 kB each); then one look-up and
-//! one addition a byte and code. Where a row's code has at most 64 bytes, bounds by bytes rule nearly all rows
-//! out first (`bound.rs`); what is left is scored exactly, so answers are the same.
-//!
-//! ```
-//! use frosh::{Config, Ranking, Rows, Search, Sketcher};
-//! let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
-//! let rows = Rows::new(&data, 32)?;
-//! let mut sketcher = Sketcher::new(Config::new(32))?;
-//! sketcher.push(rows)?;
-//! let hasher = sketcher.finish().hasher(16)?;
-//! let codes = hasher.encode_with_factors(rows)?;
-//! let queries = hasher.queries(rows.slice(0..3))?;
-//! let hits = codes.search(&queries, &Search::nearest(5).ranking(Ranking::Estimated))?;
-//! assert_eq!((hits.len(), hits[0].len()), (3, 5));
-//! # Ok::<(), frosh::Error>(())
-//! ```
+//! **Cost.** A query needs a table of 256 sums (1 kB) for each byte of a code. If a code has at most 64 bytes, bounds
+//! prune nearly all rows. The remaining rows are scored exactly, so pruning does not change the hits.
 
 mod bound;
 mod score;
@@ -47,16 +27,33 @@ use score::Scorer;
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// How codes are put in order for a query.
+/// How codes are compared with a query.
+///
+/// The [module page](crate::search#definitions) has the equations and costs.
+///
+/// ```
+/// use frosh::{Config, Ranking, Rows, Search, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let rows = Rows::new(&data, 32)?;
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(rows)?;
+/// # let hasher = sketcher.finish().hasher(16)?;
+/// let codes = hasher.encode_with_factors(rows)?;
+/// let queries = hasher.queries(rows.slice(0..3))?;
+/// let hits = codes.search(&queries, &Search::nearest(5).ranking(Ranking::Estimated))?;
+/// assert_eq!((hits.len(), hits[0].len()), (3, 5));
+/// assert_eq!("estimated".parse::<Ranking>()?, Ranking::Estimated);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ranking {
-    /// By the bits that differ: both sides are bits.
+    /// By the number of bits that differ between the codes of row and query.
     #[default]
     Hamming,
-    /// By the signed sum of the query's projections: the query is floats, the codes are bits.
+    /// By the negated sum of the query's projections, with the signs of the row's bits. Needs [`Queries`].
     Asymmetric,
-    /// By an estimate of the true squared distance: the query is floats, the codes have factors.
+    /// By an estimate of the squared Euclidean distance. Needs [`Queries`], and codes with factors.
     Estimated,
 }
 
@@ -68,7 +65,23 @@ names!(
     Estimated => "estimated"
 );
 
-/// Queries made ready for any ranking: their bits, their projections, their lengths.
+/// Encoded queries for any ranking: codes, projections and squared lengths.
+///
+/// [`Hasher::queries`] makes them. **Cost.** r floats, r / 8 bytes and one float a query, for r bits.
+///
+/// ```
+/// use frosh::{Config, Rows, Sketcher};
+/// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+/// # let rows = Rows::new(&data, 32)?;
+/// # let mut sketcher = Sketcher::new(Config::new(32))?;
+/// # sketcher.push(rows)?;
+/// let hasher = sketcher.finish().hasher(16)?;
+/// let queries = hasher.queries(rows.slice(0..3))?;
+/// assert_eq!(queries.len(), 3);
+/// assert_eq!(queries.ranking(), hasher.ranking());
+/// assert_eq!(*queries.codes(), hasher.encode(rows.slice(0..3))?);
+/// # Ok::<(), frosh::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Queries {
     codes: Codes,
@@ -76,41 +89,42 @@ pub struct Queries {
     values: Vec<f32>,
     /// Squared lengths of the centred rows.
     square_norms: Vec<f32>,
-    /// The norm and the gain for each value of their byte; none if the model has no scales.
+    /// Decoding tables of the factors: the norm and the gain for each value of their byte; `None` if the model has no
+    /// factors.
     tables: Option<Box<[[f32; 256]; 2]>>,
-    /// The ranking of their model.
+    /// The ranking that the model chose.
     ranking: Ranking,
 }
 
 impl Queries {
-    /// How many.
+    /// Number of queries.
     pub fn len(&self) -> usize {
         self.square_norms.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.square_norms.is_empty()
     }
 
-    /// The projections of one.
+    /// The projections of one query.
     fn projections(&self, query: usize) -> &[f32] {
         let bits = self.codes.bits();
         &self.values[query * bits..][..bits]
     }
 
-    /// The ranking that their model chose, which searches use by default.
+    /// The ranking that the model chose. Searches use it by default.
     pub fn ranking(&self) -> Ranking {
         self.ranking
     }
 
-    /// Their codes, as [`Hasher::encode`] gives them.
+    /// The codes of the queries, as [`Hasher::encode`] returns them.
     pub fn codes(&self) -> &Codes {
         &self.codes
     }
 }
 
-/// A row and its score in single precision; smaller scores come first, equal ones by row number.
+/// A row and its score in single precision. Smaller scores come first; equal scores are ordered by row number.
 #[derive(Clone, Copy, Debug)]
 struct Scored {
     score: f32,
@@ -124,8 +138,11 @@ impl Scored {
 }
 
 impl Hasher {
-    /// Makes queries ready for any ranking. Rows of another dimension are refused, and so is a row with a value that is
-    /// not finite or too large.
+    /// Encodes queries for any ranking: projects each row and keeps its code, its projections and its squared length.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the rows have another dimension than the model, or if a value is not finite or too large.
     pub fn queries<T: Element>(&self, rows: Rows<'_, T>) -> Result<Queries> {
         let projected = self.project(&Pool::current(), rows)?;
         let tables = self.scales().map(|s| Box::new(s.tables()));
@@ -147,9 +164,9 @@ impl Codes {
         let Search { k, filter: allowed, .. } = *search;
         self.check_ranking(queries, ranking)?;
         let n = self.len();
-        // Work is cut by queries, and for few of them by rows as well, so that every thread has some.
-        let bounded = bound::pays(self, k);
-        let most = if bounded { bound::BATCH_QUERIES } else { 1 };
+        // Tasks split the queries. If there are fewer batches than threads, they also split the rows.
+        let prune = bound::is_faster(self, k);
+        let most = if prune { bound::BATCH_QUERIES } else { 1 };
         let chunk = queries.len().div_ceil(pool.threads()).clamp(1, most);
         let chunks = queries.len().div_ceil(chunk);
         let parts = (2 * pool.threads()).div_ceil(chunks.max(1)).min(n.div_ceil(4096)).max(1);
@@ -158,20 +175,20 @@ impl Codes {
         let jobs = found.iter_mut().enumerate().collect();
         pool.each(jobs, |(job, found)| {
             let (first, part) = (job / parts * chunk, job % parts);
-            let asked = first..queries.len().min(first + chunk);
+            let batch = first..queries.len().min(first + chunk);
             let rows = n * part / parts..n * (part + 1) / parts;
             let scorer = |query| Scorer::new(self, queries, query, ranking);
             let best = || Best::new(k.min(n), allowed);
-            *found = if bounded {
-                let scorers = asked.clone().map(scorer).collect();
-                bound::search(self, queries, asked, scorers, rows, best)
+            *found = if prune {
+                let scorers = batch.clone().map(scorer).collect();
+                bound::search(self, queries, batch, scorers, rows, best)
             } else {
                 let one = |query| {
                     let mut best = best();
-                    best.all(&scorer(query), rows.clone());
+                    best.offer_range(&scorer(query), rows.clone());
                     best.finish()
                 };
-                asked.map(one).collect()
+                batch.map(one).collect()
             };
         });
         let mut all = vec![Vec::new(); queries.len()];
@@ -186,20 +203,20 @@ impl Codes {
         Ok(all)
     }
 
-    /// Scores of the rows in `range` for one query, handed on block by block with the first row's number.
-    /// The caller has checked the ranking.
+    /// Scores the rows in `range` for one query. Calls `consume` for each block, with the number of its first row. The
+    /// caller has checked the ranking.
     pub(crate) fn scores(
         &self,
         queries: &Queries,
         query: usize,
         ranking: Ranking,
         range: Range<usize>,
-        take: impl FnMut(usize, &[f32]),
+        consume: impl FnMut(usize, &[f32]),
     ) {
-        Scorer::new(self, queries, query, ranking).each(range, take);
+        Scorer::new(self, queries, query, ranking).score_range(range, consume);
     }
 
-    /// Refuses queries of another model, and codes that lack what the ranking needs.
+    /// Fails if the queries are of another model, or if the codes or the model lack the factors that the ranking needs.
     pub(crate) fn check_ranking(&self, queries: &Queries, ranking: Ranking) -> Result<()> {
         self.check_same_hasher(&queries.codes)?;
         if ranking != Ranking::Estimated {
@@ -216,11 +233,11 @@ impl Codes {
     }
 }
 
-/// The best `k` of what was offered in ascending order of ids.
+/// Collects the `k` best rows. Rows are offered in ascending order of ids.
 struct Best<'a> {
     k: usize,
     allowed: Option<&'a IdSet>,
-    /// What a score must be below.
+    /// The k-th smallest score at the last prune. Rows with this score or a larger one are rejected.
     limit: f32,
     found: Vec<Scored>,
 }
@@ -233,7 +250,7 @@ impl<'a> Best<'a> {
 
     #[inline]
     fn offer(&mut self, score: f32, id: u64) {
-        // The set is asked last: few rows come that far.
+        // The set is checked last because it is slow and few rows are below the limit.
         if score < self.limit && self.allowed.is_none_or(|set| set.contains(id)) {
             self.found.push(Scored { score, id });
             if self.found.len() >= 2 * self.k + 16 {
@@ -242,7 +259,8 @@ impl<'a> Best<'a> {
         }
     }
 
-    /// Keeps the best k. A later row of the limit's score has a larger id, so it never counts.
+    /// Keeps the k best rows and lowers the limit. A later row with the score of the limit has a larger id than the k-th
+    /// row, so it can be rejected.
     fn prune(&mut self) {
         if self.k > 0 && self.found.len() >= self.k {
             self.found.select_nth_unstable_by(self.k - 1, Scored::order);
@@ -252,8 +270,8 @@ impl<'a> Best<'a> {
     }
 
     /// Offers all rows in `range`.
-    fn all(&mut self, scorer: &Scorer<'_>, range: Range<usize>) {
-        scorer.each(range, |first, scores| {
+    fn offer_range(&mut self, scorer: &Scorer<'_>, range: Range<usize>) {
+        scorer.score_range(range, |first, scores| {
             for (score, id) in scores.iter().zip(first as u64..) {
                 self.offer(*score, id);
             }

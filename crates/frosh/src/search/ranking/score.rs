@@ -1,21 +1,22 @@
-//! The exact score of rows for one query: the definition of a ranking, by tables of a byte's 256 values.
+//! The exact score of rows for one query, as defined on the module page of `search`. Each byte of a code is one look-up
+//! in a table of 256 sums.
 
 use super::{Queries, Ranking};
 use crate::search::codes::Codes;
 use std::ops::Range;
 
-/// Rows that are scored in one go.
-const BLOCK: usize = 1024;
+/// Rows that are scored at a time.
+const BLOCK_ROWS: usize = 1024;
 
 /// Scores rows for one query. The caller has checked the ranking.
 pub(super) struct Scorer<'a> {
     codes: &'a Codes,
     ranking: Ranking,
     tables: Tables,
-    /// The norm and the gain for each value of their byte.
+    /// Decoding tables of the factors: the norm and the gain for each value of their byte.
     values: Option<&'a [[f32; 256]; 2]>,
     /// Squared length of the centred query.
-    own: f32,
+    square_norm: f32,
 }
 
 impl<'a> Scorer<'a> {
@@ -27,7 +28,7 @@ impl<'a> Scorer<'a> {
     ) -> Self {
         let values = queries.projections(query);
         let tables = match ranking {
-            // Signs in place of values: S is then the bits that agree, less those that differ.
+            // Signs in place of projections: S is then the number of equal bits minus the number of different bits.
             Ranking::Hamming => {
                 let sign = |v: &f32| if *v > 0.0 { 1.0 } else { -1.0 };
                 Tables::new(&values.iter().map(sign).collect::<Vec<f32>>())
@@ -35,45 +36,45 @@ impl<'a> Scorer<'a> {
             _ => Tables::new(values),
         };
         let values = queries.tables.as_deref();
-        Self { codes, ranking, tables, values, own: queries.square_norms[query] }
+        Self { codes, ranking, tables, values, square_norm: queries.square_norms[query] }
     }
 
     pub(super) fn ranking(&self) -> Ranking {
         self.ranking
     }
 
-    pub(super) fn own(&self) -> f32 {
-        self.own
+    pub(super) fn square_norm(&self) -> f32 {
+        self.square_norm
     }
 
-    /// Scores of the rows in `range`, handed on block by block with the first row's number.
-    pub(super) fn each(&self, range: Range<usize>, mut take: impl FnMut(usize, &[f32])) {
-        let mut scores = [0f32; BLOCK];
+    /// Scores the rows in `range`. Calls `consume` for each block, with the number of its first row.
+    pub(super) fn score_range(&self, range: Range<usize>, mut consume: impl FnMut(usize, &[f32])) {
+        let mut scores = [0f32; BLOCK_ROWS];
         let mut at = range.start;
         while at < range.end {
-            let count = BLOCK.min(range.end - at);
-            self.block(at, &mut scores[..count]);
-            take(at, &scores[..count]);
+            let count = BLOCK_ROWS.min(range.end - at);
+            self.score_block(at, &mut scores[..count]);
+            consume(at, &scores[..count]);
             at += count;
         }
     }
 
     /// The score of one row.
-    pub(super) fn one(&self, row: usize) -> f32 {
+    pub(super) fn score(&self, row: usize) -> f32 {
         let mut score = [0f32];
-        self.block(row, &mut score);
+        self.score_block(row, &mut score);
         score[0]
     }
 
     #[inline]
-    fn block(&self, at: usize, scores: &mut [f32]) {
+    fn score_block(&self, at: usize, scores: &mut [f32]) {
         let bytes = self.codes.bytes_per_row();
         self.tables.sums(&self.codes.as_bytes()[at * bytes..][..scores.len() * bytes], scores);
         match (self.ranking, &self.codes.factors, self.values) {
             (Ranking::Estimated, Some(factors), Some(values)) => {
                 for (s, (norm, gain)) in scores.iter_mut().zip(factors.from(at)) {
                     let (norm, gain) = (values[0][norm], values[1][gain]);
-                    *s = norm * norm + self.own - 2.0 * gain * *s;
+                    *s = norm * norm + self.square_norm - 2.0 * gain * *s;
                 }
             }
             (Ranking::Hamming, ..) => {
@@ -85,14 +86,14 @@ impl<'a> Scorer<'a> {
     }
 }
 
-/// For every byte of a code and each of its values: the signed sum of the query's projections.
+/// For each byte position of a code, and each value of that byte: the signed sum of the query's projections.
 struct Tables(Vec<[f32; 256]>);
 
 impl Tables {
     fn new(values: &[f32]) -> Self {
         let table = |values: &[f32]| {
             let mut table = [0f32; 256];
-            // All bits 0 first; then each bit turns its value's sign.
+            // Entry 0 has all signs negative. Setting a bit flips the sign of its value.
             table[0] = -values.iter().sum::<f32>();
             for (bit, value) in values.iter().enumerate() {
                 for low in 0..1 << bit {
@@ -107,7 +108,7 @@ impl Tables {
     /// S of each code.
     fn sums(&self, codes: &[u8], out: &mut [f32]) {
         match <&[[f32; 256]; 8]>::try_from(&self.0[..]) {
-            // The usual length, unrolled.
+            // 64 bits, the usual length: unrolled.
             Ok(t) => {
                 for (s, c) in out.iter_mut().zip(codes.chunks_exact(8)) {
                     let at = |i: usize| t[i][usize::from(c[i])];

@@ -73,10 +73,10 @@ fn scores_equal_their_definitions() {
                             Ranking::Hamming => (differ.count() as f64, 0.0),
                             Ranking::Asymmetric => (-s, 1e-4 * square(&v).sqrt()),
                             Ranking::Estimated => {
-                                // The values that the row's byte stands for: near the true ones.
+                                // The decoded factors are near the true ones.
                                 let byte = usize::from(codes.factors.as_ref().unwrap().data[i]);
                                 let kept = |t: usize| f64::from(tables[t][byte]);
-                                // What is off the scales has their nearest end.
+                                // Values outside a scale are clamped to its nearest end.
                                 let norm = square(&x).sqrt().clamp(ends[0].0, ends[0].1);
                                 let ratio = (gain / square(&x).sqrt()).clamp(ends[1].0, ends[1].1);
                                 assert!((kept(0) / norm).ln().abs() < 0.1);
@@ -98,7 +98,7 @@ fn scores_equal_their_definitions() {
 fn ranked_lists_are_the_sorted_scores_for_any_k_and_threads() {
     let hasher = hasher(Method::Frosh, Metric::L2, 20);
     let (base, asked) = (data(9000, 2), data(5, 3));
-    // Rows twice, so that ties occur.
+    // Each row occurs twice, so that scores tie.
     let twice = [&base[..], &base[..]].concat();
     let codes = hasher.encode_with_factors(Rows::new(&twice, DIM).unwrap()).unwrap();
     let queries = hasher.queries(Rows::new(&asked, DIM).unwrap()).unwrap();
@@ -121,7 +121,7 @@ fn ranked_lists_are_the_sorted_scores_for_any_k_and_threads() {
     }
 }
 
-/// Many queries are answered by bounds first: the same lists, scores to the last bit.
+/// Searches that prune by bounds return the same hits with the same scores, bit for bit.
 #[test]
 fn bounds_by_bytes_change_no_answer() {
     for (method, metric, bits) in [
@@ -134,7 +134,7 @@ fn bounds_by_bytes_change_no_answer() {
     ] {
         let hasher = hasher(method, metric, bits);
         let mut base = data(9000, 2);
-        // Ties; rows that are the mean, whose gain is 0; rows far outside of what the scales were made for.
+        // Ties; rows that equal the mean, whose gain is 0; rows far outside the fitted scales.
         base.copy_within(0..1000 * DIM, 5000 * DIM);
         for (x, m) in base[6500 * DIM..6600 * DIM].iter_mut().zip(hasher.mean().iter().cycle()) {
             *x = *m as f32;
