@@ -136,9 +136,6 @@ pub(crate) struct Learning {
     /// Seed of all randomness: the same seed and rows give the same file
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
-    /// Leave out rows with NaN, infinity or nulls instead of stopping at them
-    #[arg(long)]
-    pub(crate) skip_bad: bool,
     /// Save the state here every so often; started again after a crash with the same arguments, go on from
     /// it. Settings, and the sizes, times of modification and (where looked at) bytes of the files, must be as they were
     #[arg(long, value_name = "FILE")]
@@ -197,6 +194,16 @@ pub(crate) fn check_distinct<'a>(
             output.display()
         ),
     }
+}
+
+/// Whether two names mean one file, there or not.
+pub(crate) fn same_place(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        path.canonicalize().ok().or_else(|| Some(folder.join(path.file_name()?)))
+    };
+    place(a).is_some() && place(a) == place(b)
 }
 
 pub(crate) fn format_name(name: &str) -> Result<Format, String> {

@@ -1,8 +1,9 @@
 //! Learning from files: what `train` and `sketch` share.
 
-use crate::args::{Common, Fitting, Learning, Reading, check_distinct};
+use crate::args::{Common, Fitting, Learning, Reading, check_distinct, same_place};
 use crate::checkpoint::Checkpoint;
 use crate::progress::Progress;
+use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use frosh::{AtomicFile, Config, Pool, Sketcher};
 use frosh_io::Vectors;
@@ -20,7 +21,7 @@ pub(crate) struct Learned {
     /// Rows that an earlier run had done.
     pub(crate) resumed_at: u64,
     /// Rows left out as bad.
-    pub(crate) left_out: u64,
+    pub(crate) left_out: LeftOut,
     /// Seconds spent waiting for data.
     pub(crate) read: f64,
     /// Seconds spent learning.
@@ -37,13 +38,14 @@ pub(crate) fn learn(
     data: &[OsString],
     output: &Path,
     reading: &Reading,
+    skipping: &Skipping,
     learning: &Learning,
     worker: u64,
     common: &Common,
     fitting: Option<&Fitting>,
     refresh: Refresh<'_>,
 ) -> Result<Learned> {
-    let vectors = Vectors::open(data, &reading.options(learning.skip_bad))?;
+    let vectors = Vectors::open(data, &reading.options(skipping.skip_bad))?;
     check_distinct(output, vectors.files().iter().map(|file| &*file.path))?;
     if let Some(checkpoint) = &learning.checkpoint {
         check_distinct(checkpoint, vectors.files().iter().map(|file| &*file.path))?;
@@ -51,6 +53,9 @@ pub(crate) fn learn(
             bail!("--checkpoint and --output name the same file: give them different names");
         }
     }
+    let inputs = vectors.files().iter().map(|file| &*file.path);
+    let others = inputs.chain([output]).chain(learning.checkpoint.as_deref());
+    let mut skipped = skipping.start(others)?;
     // What runs that were killed left behind. Their checkpoint and their output are this run's to replace.
     for path in learning.checkpoint.iter().map(|path| &**path).chain([output]) {
         AtomicFile::remove_leftovers(path);
@@ -70,7 +75,7 @@ pub(crate) fn learn(
         "reservoir": learning.reservoir,
         "seed": learning.seed,
         "worker": worker,
-        "skip_bad": learning.skip_bad,
+        "skip_bad": skipping.skip_bad,
         "dim": vectors.dim(),
         "dataset": reading.dataset,
         "column": reading.column,
@@ -111,6 +116,7 @@ pub(crate) fn learn(
             }
         }
         progress.add(batch.len());
+        skipped.add(&batches.take_left_out())?;
         if let Some(checkpoint) = &mut checkpoint {
             checkpoint.save_if_due(&mut sketcher)?;
         }
@@ -121,18 +127,9 @@ pub(crate) fn learn(
             vectors.files()[0].path.display()
         );
     }
-    let left_out = batches.left_out();
+    skipped.add(&batches.take_left_out())?;
+    let left_out = skipped.finish()?;
     Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })
-}
-
-/// Whether two names mean one file, there or not.
-fn same_place(a: &Path, b: &Path) -> bool {
-    let place = |path: &Path| {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        path.canonicalize().ok().or_else(|| Some(folder.join(path.file_name()?)))
-    };
-    place(a).is_some() && place(a) == place(b)
 }
 
 /// Threads to learn on: by default one for every core but the one that reads.

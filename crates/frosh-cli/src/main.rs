@@ -11,6 +11,7 @@ mod output;
 mod progress;
 mod query_args;
 mod signals;
+mod skipping;
 mod verbs;
 
 use clap::{CommandFactory as _, FromArgMatches as _};

@@ -33,9 +33,10 @@ pub(crate) trait Source: Send {
         skip_by_reading(self, rows)
     }
 
-    /// Rows that were left out because they hold nulls, if that was asked for.
-    fn left_out(&self) -> u64 {
-        0
+    /// Rows that were left out because they hold nulls, if that was asked for: the numbers, in the file and
+    /// ascending, of those passed since the last call.
+    fn take_left_out(&mut self) -> Vec<u64> {
+        Vec::new()
     }
 }
 

@@ -1,7 +1,7 @@
 //! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
 
 use crate::args::{Common, names};
-use crate::eval_set::{self, EvalSetArgs};
+use crate::eval_set::{self, EvalSet, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -103,7 +103,7 @@ impl Calibrate {
             }
         }
         let queries = eval_set.queries()?.len();
-        self.report(common, &lines, queries, base, start.elapsed().as_secs_f64())
+        self.report(common, &lines, &eval_set, queries, base, start.elapsed().as_secs_f64())
     }
 
     fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
@@ -122,6 +122,7 @@ impl Calibrate {
         &self,
         common: &Common,
         lines: &[Line],
+        eval_set: &EvalSet,
         queries: usize,
         base: usize,
         elapsed: f64,
@@ -143,6 +144,8 @@ impl Calibrate {
                 "k": self.k,
                 "queries": queries,
                 "base": base,
+                "left_out": eval_set.left_out().len(),
+                "left_out_queries": eval_set.left_out_queries().len(),
                 "table": lines.iter().map(object).collect::<Vec<Value>>(),
                 "choice": choice.map(object),
                 "seconds": elapsed,
@@ -189,6 +192,6 @@ impl Calibrate {
                 );
             }
         }
-        print(&text)
+        print(&(text + &eval_set.left_out_lines()))
     }
 }

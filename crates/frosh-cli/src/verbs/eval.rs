@@ -22,7 +22,10 @@ use std::time::Instant;
 MAP is the mean over queries of the average precision over the whole ranking by code, ties in expectation.
 Recall@k is the share of the k exact nearest among the first k by code; 'reranked' looks at --oversample
 times as many candidates, which exact re-ranking puts in order. With --labels, rows of the query's label are
-relevant, and precision@k is their share among the first k.")]
+relevant, and precision@k is their share among the first k.
+
+With --skip-bad, rows of the base and queries that cannot be used are left out; --skipped FILE lists those of
+the base. Labels are given for all rows all the same.")]
 pub(crate) struct Eval {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -103,6 +106,9 @@ impl Eval {
             base: codes.len(),
             queries: queries.len(),
             seconds: start.elapsed().as_secs_f64(),
+            left_out: eval_set.left_out().len(),
+            left_out_queries: eval_set.left_out_queries().len(),
+            left_out_lines: eval_set.left_out_lines(),
         };
         self.report(common, &facts, &lines)
     }
@@ -182,6 +188,8 @@ impl Eval {
             object["base"] = json!(facts.base);
             object["bits"] = json!(facts.bits);
             object["truth"] = if labels { json!("labels") } else { json!(facts.truth.to_string()) };
+            object["left_out"] = json!(facts.left_out);
+            object["left_out_queries"] = json!(facts.left_out_queries);
             object["seconds"] = json!(facts.seconds);
             return print_json(&object);
         }
@@ -221,7 +229,7 @@ impl Eval {
                 self.oversample
             );
         }
-        print(&text)
+        print(&(text + &facts.left_out_lines))
     }
 }
 
@@ -232,6 +240,10 @@ struct Facts {
     base: usize,
     queries: usize,
     seconds: f64,
+    /// Rows of the base and queries that could not be used, and what is said of them.
+    left_out: usize,
+    left_out_queries: usize,
+    left_out_lines: String,
 }
 
 /// What was measured at one k, where it has a meaning.

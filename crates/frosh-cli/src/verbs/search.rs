@@ -21,7 +21,8 @@ use std::path::PathBuf;
 
 Distances are bits that differ; with --rank asymmetric the negated signed sum, with --rank estimated estimates
 of the squared Euclidean distance, with --rerank that distance itself (for cosine: of unit vectors).
-Ids are row numbers, from 0. Neighbours come by distance, equal ones by id.")]
+Ids are row numbers, from 0. Neighbours come by distance, equal ones by id. With --skip-bad, a query that cannot
+be used finds nothing and the other queries keep their numbers; so does a row of --rerank that cannot be used.")]
 pub(crate) struct Search {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -71,9 +72,17 @@ impl Search {
         let search = |k| self.query_args.search(k, rank, asked.only.as_ref());
         if self.rerank.is_empty() {
             let whole = rank.is_none_or(|rank| rank == Ranking::Hamming);
-            return print_hits(common, &codes.search(&queries, &search(k))?, whole);
+            return print_hits(
+                common,
+                &codes.search(&queries, &search(k))?,
+                &asked.left_out,
+                whole,
+            );
         }
-        let base = Vectors::open(&self.rerank, &self.query_args.reading.options(false))?;
+        let base = Vectors::open(
+            &self.rerank,
+            &self.query_args.reading.options(self.query_args.skipping.skip_bad),
+        )?;
         check_dim(&hasher, &self.model, &base)?;
         if let Some(rows) = base.rows().filter(|rows| *rows != codes.len() as u64) {
             bail!(
@@ -94,6 +103,6 @@ impl Search {
             }
         })?;
         pushed?;
-        print_hits(common, &rerank.finish(k), false)
+        print_hits(common, &rerank.finish(k), &asked.left_out, false)
     }
 }

@@ -3,6 +3,7 @@
 use crate::args::{Common, Learning, Reading};
 use crate::learn::learn;
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::Skipping;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -30,6 +31,8 @@ pub(crate) struct Sketch {
     learning: Learning,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Sketch {
@@ -37,9 +40,9 @@ impl Sketch {
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
         frosh::AtomicFile::begin(&self.output)?;
-        let (reading, learning) = (&self.reading, &self.learning);
-        let learned =
-            learn(&self.data, &self.output, reading, learning, self.worker, common, None, None)?;
+        let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
+        let (data, output, worker) = (&self.data, &self.output, self.worker);
+        let learned = learn(data, output, reading, skipping, learning, worker, common, None, None)?;
         let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
         let sketch = learned.sketcher.finish();
         sketch.save(&self.output)?;
@@ -58,7 +61,7 @@ impl Sketch {
                 "block_rows": sketch.block_rows(),
                 "worker": self.worker,
                 "resumed_at": learned.resumed_at,
-                "left_out": learned.left_out,
+                "left_out": learned.left_out.count,
                 "seconds": { "total": total, "read": learned.read, "sketch": learned.sketch },
             }));
         }
@@ -66,13 +69,14 @@ impl Sketch {
             return Ok(());
         }
         print(&format!(
-            "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n\
+            "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n{}\
              next: frosh merge {} OTHERS... -o all.sketch, or frosh fit {} -o model.frosh\n",
             self.output.display(),
             count(rows),
             seconds(total),
             count(((rows - learned.resumed_at) as f64 / total) as u64),
             self.worker,
+            learned.left_out.line(", left out"),
             self.output.display(),
             self.output.display(),
         ))

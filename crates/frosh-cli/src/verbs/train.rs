@@ -3,6 +3,7 @@
 use crate::args::{Common, Fitting, Learning, Reading};
 use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::Skipping;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{AtomicFile, Hasher, Sketcher};
@@ -34,6 +35,8 @@ pub(crate) struct Train {
     learning: Learning,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Train {
@@ -48,10 +51,10 @@ impl Train {
             Ok(self.fitting.hasher(&sketcher.sketch())?.save(&self.output)?)
         };
         let refresh = self.refresh_every.map(|every| (every, &write as _));
-        let (reading, learning) = (&self.reading, &self.learning);
-        let fitting = Some(&self.fitting);
+        let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
+        let (fitting, data, output) = (Some(&self.fitting), &self.data, &self.output);
         let learned =
-            learn(&self.data, &self.output, reading, learning, 0, common, fitting, refresh)?;
+            learn(data, output, reading, skipping, learning, 0, common, fitting, refresh)?;
         let Learned { sketcher, checkpoint, .. } = &learned;
         let clock = Instant::now();
         let hasher = self.fitting.hasher(&sketcher.sketch())?;
@@ -89,7 +92,7 @@ impl Train {
                 "block_rows": sketcher.block_rows(),
                 "threads": threads(common),
                 "resumed_at": resumed_at,
-                "left_out": left_out,
+                "left_out": left_out.count,
                 "rank": hasher.rank(),
                 "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },
             }));
@@ -117,9 +120,7 @@ impl Train {
         if *resumed_at > 0 {
             text += &format!("went on from a checkpoint at row {}\n", count(*resumed_at));
         }
-        if *left_out > 0 {
-            text += &format!("{} rows could not be used and were left out\n", count(*left_out));
-        }
+        text += &left_out.line(", left out");
         if hasher.rank() < bits && hasher.method() != frosh::Method::Lsh {
             text += &format!(
                 "note: the data gave only {} directions; the other {} bits are random\n",

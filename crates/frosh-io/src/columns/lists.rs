@@ -138,7 +138,8 @@ pub(crate) struct ListSource<R> {
     /// Number of rows in the file, including bad ones.
     rows: u64,
     skip_bad: bool,
-    left_out: u64,
+    /// Numbers of the rows left out since they were last asked for.
+    left_out: Vec<u64>,
     /// The lists that were read, and which of them is next.
     lists: Lists,
     at: usize,
@@ -183,7 +184,17 @@ impl<R: ListReader> ListSource<R> {
                 return Err(Fault::row(row, why));
             }
             let kind = column.kind;
-            return Ok(Self { reader, kind, dim, rows, skip_bad, left_out, lists, at: 0, row });
+            return Ok(Self {
+                reader,
+                kind,
+                dim,
+                rows,
+                skip_bad,
+                left_out: (0..left_out).collect(),
+                lists,
+                at: 0,
+                row,
+            });
         }
     }
 
@@ -267,7 +278,9 @@ impl<R: ListReader> Source for ListSource<R> {
             }
             // If the run ended early, the next row is to be left out.
             let bad = usize::from(end < stop);
-            self.left_out += bad as u64;
+            if bad > 0 {
+                self.left_out.push(self.row + run as u64);
+            }
             self.at = end + bad;
             self.row += (run + bad) as u64;
         }
@@ -291,7 +304,7 @@ impl<R: ListReader> Source for ListSource<R> {
         Ok(())
     }
 
-    fn left_out(&self) -> u64 {
-        self.left_out
+    fn take_left_out(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.left_out)
     }
 }

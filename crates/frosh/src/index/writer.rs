@@ -341,6 +341,11 @@ impl NewRows<'_> {
         self.push_with_ids(rows, &ids)
     }
 
+    /// Leaves out the next `count` numbers: rows that are pushed without ids after this do not get them.
+    pub fn skip_numbers(&mut self, count: u64) {
+        self.next_id = self.next_id.and_then(|next| next.checked_add(count));
+    }
+
     /// Adds rows with these ids, one for each.
     pub fn push_with_ids<T: Element>(&mut self, rows: Rows<'_, T>, ids: &[u64]) -> Result<()> {
         if ids.len() != rows.len() {

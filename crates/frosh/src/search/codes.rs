@@ -133,6 +133,17 @@ impl Codes {
         self.row(i)[k / 8] >> (k % 8) & 1 == 1
     }
 
+    /// Sets all bits of row `i` to 0. What is kept beside the code stays.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`.
+    pub fn clear_row(&mut self, i: usize) {
+        assert!(i < self.len(), "row {i} of {} codes", self.len());
+        let bytes = self.bytes_per_row();
+        self.data.to_mut()[i * bytes..(i + 1) * bytes].fill(0);
+    }
+
     /// Adds the codes of further rows.
     pub fn append(&mut self, more: &Codes) -> Result<()> {
         self.check_same_hasher(more)?;

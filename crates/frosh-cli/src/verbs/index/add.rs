@@ -3,6 +3,7 @@
 use super::{check_outside, done, read_ids, report};
 use crate::args::{Common, Reading, names};
 use crate::progress::Progress;
+use crate::skipping::Skipping;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -19,7 +20,10 @@ use std::time::Instant;
   frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
   frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
 
-Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.")]
+Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.
+
+Without --ids, the id of a row is its number, from 0. With --skip-bad, rows that cannot be used are not in the
+index, and their ids stay free; --ids has one id for each row all the same.")]
 pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -66,6 +70,8 @@ struct Input {
     ids: Vec<PathBuf>,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Build {
@@ -99,13 +105,14 @@ impl Add {
 
 impl Input {
     fn open(&self) -> Result<Vectors> {
-        Ok(Vectors::open(&self.data, &self.reading.options(false))?)
+        Ok(Vectors::open(&self.data, &self.reading.options(self.skipping.skip_bad))?)
     }
 
     /// All files that are read.
     fn files<'a>(&'a self, vectors: &'a Vectors) -> impl Iterator<Item = &'a Path> {
         let data = vectors.files().iter().map(|file| &*file.path);
-        data.chain(self.ids.iter().map(|path| &**path))
+        let list = self.skipping.skipped.iter().map(|path| &**path);
+        data.chain(self.ids.iter().map(|path| &**path)).chain(list)
     }
 
     fn run(
@@ -118,40 +125,56 @@ impl Input {
     ) -> Result<()> {
         let start = Instant::now();
         let ids = read_ids(&self.ids, vectors.rows())?;
+        let inputs = vectors.files().iter().map(|file| &*file.path);
+        let mut skipped = self.skipping.start(inputs.chain(self.ids.iter().map(|path| &**path)))?;
         let mut new = writer.add().replace(replace);
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
-        let mut added = 0u64;
+        // Rows that were added, and all rows that were passed.
+        let (mut added, mut passed) = (0u64, 0u64);
         while let Some(batch) = batches.next()? {
-            let from = added as usize;
-            added += batch.len() as u64;
-            match &ids {
-                None => batch.feed(&mut new)?,
-                Some(ids) => match ids.get(from..from + batch.len()) {
-                    Some(ids) => batch.feed(WithIds { new: &mut new, ids })?,
-                    None => bail!(
-                        "{}: {} ids, but the data has more rows",
-                        self.ids[0].display(),
-                        ids.len()
-                    ),
-                },
+            for (rows, first) in batch.runs() {
+                new.skip_numbers(first - passed);
+                let from = first as usize;
+                passed = first + rows.len() as u64;
+                match &ids {
+                    None => batch.feed_range(rows, &mut new)?,
+                    Some(ids) => match ids.get(from..from + rows.len()) {
+                        Some(ids) => batch.feed_range(rows, WithIds { new: &mut new, ids })?,
+                        None => bail!(
+                            "{}: {} ids, but the data has more rows",
+                            self.ids[0].display(),
+                            ids.len()
+                        ),
+                    },
+                }
             }
+            added += batch.len() as u64;
             progress.add(batch.len());
+            skipped.add(&batches.take_left_out())?;
         }
         drop(progress);
-        if let Some(ids) = ids.filter(|ids| ids.len() as u64 != added) {
+        skipped.add(&batches.take_left_out())?;
+        if skipped.end() > passed {
+            new.skip_numbers(skipped.end() - passed);
+            passed = skipped.end();
+        }
+        if let Some(ids) = ids.as_ref().filter(|ids| ids.len() as u64 != passed) {
             let name = self.ids[0].display();
             bail!(
-                "{name}: {} ids, but the data has {added} rows: give one id for each row",
+                "{name}: {} ids, but the data has {passed} rows: give one id for each row",
                 ids.len()
             );
         }
         if added == 0 {
-            bail!("there are no rows to add: the data is empty");
+            bail!("there are no rows to add: the data is empty, or every row was left out");
         }
+        // Before the change counts: after it nothing is an error.
+        let left_out = skipped.finish()?;
         let replaced = new.commit()?;
-        let told = report(common, path, writer.index(), added, replaced, start.elapsed());
+        let told =
+            report(common, path, writer.index(), added, replaced, &left_out, start.elapsed());
         done(told);
         Ok(())
     }

@@ -5,6 +5,7 @@ mod search;
 
 use crate::args::Common;
 use crate::output::{count, print, print_json, size};
+use crate::skipping::LeftOut;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use frosh::{Index, IndexWriter};
@@ -282,6 +283,7 @@ fn report(
     index: &Index,
     added: u64,
     replaced: u64,
+    left_out: &LeftOut,
     elapsed: Duration,
 ) -> Result<()> {
     let elapsed = elapsed.as_secs_f64();
@@ -289,6 +291,7 @@ fn report(
         let mut facts = facts(index);
         facts["added"] = json!(added);
         facts["replaced"] = json!(replaced);
+        facts["left_out"] = json!(left_out.count);
         facts["seconds"] = json!(elapsed);
         return print_json(&facts);
     }
@@ -300,7 +303,7 @@ fn report(
         rows => format!(" ({} in place of older ones)", count(rows)),
     };
     print(&format!(
-        "{}: {} rows added{replaced}, {} now, {} bytes a row, {} in all; {} ({} rows/s)\n",
+        "{}: {} rows added{replaced}, {} now, {} bytes a row, {} in all; {} ({} rows/s)\n{}",
         path.display(),
         count(added),
         count(index.len()),
@@ -308,6 +311,7 @@ fn report(
         size(index.len() * index.bytes_per_row() as u64),
         crate::output::seconds(elapsed),
         count((added as f64 / elapsed) as u64),
+        left_out.line(", left out"),
     ))
 }
 

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 
 Where the index keeps vectors, the best --oversample times k rows are put in exact order, and distances are
 squared Euclidean ones (for cosine: of unit vectors). Otherwise they are estimates of those, or with --rank
-hamming the bits that differ. Neighbours come by distance, equal ones by id.")]
+hamming the bits that differ. Neighbours come by distance, equal ones by id. With --skip-bad, a query that
+cannot be used finds nothing, and the other queries keep their numbers.")]
 pub(super) struct IndexSearch {
     /// The index
     #[arg(value_name = "INDEX")]
@@ -54,6 +55,6 @@ impl IndexSearch {
         let whole = self.query_args.radius.is_some()
             || self.rank == Some(Ranking::Hamming)
                 && (index.vectors().is_none() || self.oversample == 0);
-        print_hits(common, &index.search(rows, &search)?, whole)
+        print_hits(common, &index.search(rows, &search)?, &asked.left_out, whole)
     }
 }
