@@ -77,6 +77,11 @@ impl Checkpoint {
         if self.last.is_some_and(|last| last.elapsed() < self.every) {
             return Ok(());
         }
+        self.save(sketcher)
+    }
+
+    /// Saves the state.
+    pub(crate) fn save(&mut self, sketcher: &mut Sketcher) -> Result<()> {
         if sketcher.note().is_empty() {
             sketcher.set_note(self.note.to_string());
         }

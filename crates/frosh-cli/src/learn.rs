@@ -2,7 +2,9 @@
 
 use crate::args::{Common, Fitting, Learning, Reading, check_distinct, same_place};
 use crate::checkpoint::Checkpoint;
+use crate::output::count;
 use crate::progress::Progress;
+use crate::signals::{self, Interrupted};
 use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use frosh::{AtomicFile, Config, Pool, Sketcher};
@@ -27,6 +29,22 @@ pub(crate) struct Learned {
     /// Seconds spent learning.
     pub(crate) sketch: f64,
     pub(crate) bytes_per_row: usize,
+    /// Whether reading was ended by an interrupt.
+    pub(crate) interrupted: bool,
+}
+
+impl Learned {
+    /// To be called when the result is written: an interrupt is not a success.
+    pub(crate) fn end(&self, output: &Path) -> Result<()> {
+        if self.interrupted {
+            let rows = count(self.sketcher.rows());
+            bail!(Interrupted(format!(
+                "interrupted: {} was learned from the {rows} rows read until then",
+                output.display()
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Something to be done after every so many rows.
@@ -94,22 +112,23 @@ pub(crate) fn learn(
     let mut progress = Progress::new("learning", vectors.rows(), bytes_per_row, common.quiet);
     progress.start_at(resumed_at);
     let mut batches = vectors.batches_from(resumed_at);
+    let interrupt = signals::finish_on_interrupt();
     let (mut read, mut sketch) = (0.0, 0.0);
     loop {
         let clock = Instant::now();
-        let Some(batch) = batches.next()? else { break };
+        let Some(batch) = batches.next_unless(|| interrupt.is_due())? else { break };
         read += clock.elapsed().as_secs_f64();
         let mut from = 0;
         while from < batch.len() {
             let left = batch.len() - from;
-            let count = match refresh {
+            let rows = match refresh {
                 Some((every, _)) => left.min((every - sketcher.rows() % every) as usize),
                 None => left,
             };
             let clock = Instant::now();
-            batch.feed_range(from..from + count, &mut sketcher)?;
+            batch.feed_range(from..from + rows, &mut sketcher)?;
             sketch += clock.elapsed().as_secs_f64();
-            from += count;
+            from += rows;
             match refresh {
                 Some((every, write)) if sketcher.rows().is_multiple_of(every) => write(&sketcher)?,
                 _ => {}
@@ -121,6 +140,23 @@ pub(crate) fn learn(
             checkpoint.save_if_due(&mut sketcher)?;
         }
     }
+    drop(progress);
+    let interrupted = interrupt.came();
+    // From here on an interrupt stops the program at once.
+    drop(interrupt);
+    if interrupted && let Some(checkpoint) = &mut checkpoint {
+        checkpoint.save(&mut sketcher)?;
+        let rows = count(sketcher.rows());
+        bail!(Interrupted(format!(
+            "interrupted after {rows} rows: the state is kept in {}, and the same command goes on from there",
+            learning.checkpoint.iter().map(|path| path.display().to_string()).collect::<String>()
+        )));
+    }
+    if interrupted && sketcher.rows() == 0 {
+        bail!(Interrupted(
+            "interrupted before the first rows were learned: nothing is written".into()
+        ));
+    }
     if sketcher.rows() == 0 {
         bail!(
             "{}: there are no rows to learn from: the data is empty, or every row was left out",
@@ -129,7 +165,16 @@ pub(crate) fn learn(
     }
     skipped.add(&batches.take_left_out())?;
     let left_out = skipped.finish()?;
-    Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })
+    Ok(Learned {
+        sketcher,
+        checkpoint,
+        resumed_at,
+        left_out,
+        read,
+        sketch,
+        bytes_per_row,
+        interrupted,
+    })
 }
 
 /// Threads to learn on: by default one for every core but the one that reads.

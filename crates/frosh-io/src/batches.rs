@@ -12,12 +12,15 @@ use frosh::{Element, Rows};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 
 /// Bytes of values in a batch: large enough that handing over costs little, small enough for the cache.
 const BATCH_BYTES: usize = 2 << 20;
 /// Number of batches that circulate.
 const BATCHES: usize = 3;
+/// Time between two questions of a waiting caller whether to stop.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// What the reading thread reads.
 pub(crate) struct Reader {
@@ -183,12 +186,22 @@ impl Batches {
     /// This is not an `Iterator`: the batch is borrowed, so that its memory can be filled again.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<&Batch>> {
+        self.next_unless(|| false)
+    }
+
+    /// As [`Batches::next`], but `None` also when `stop` is true. It is asked before waiting, and about twenty times a
+    /// second while waiting: a stream may have nothing to read for a long time.
+    pub fn next_unless(&mut self, stop: impl Fn() -> bool) -> Result<Option<&Batch>> {
         if let Some(batch) = self.current.take() {
             // Fails after the last batch, when the thread has ended.
             let _ = self.empty.send(batch);
         }
         while let Some(full) = &self.full {
-            match full.recv() {
+            if stop() {
+                break;
+            }
+            match full.recv_timeout(ASK_EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::Batch(batch)) => {
                     self.note_left_out(&batch);
                     return Ok(Some(self.current.insert(batch)));
@@ -203,7 +216,7 @@ impl Batches {
                 }
                 Ok(Message::End) => self.full = None,
                 // Without a last message the thread never started, or it panicked.
-                Err(_) => {
+                Err(RecvTimeoutError::Disconnected) => {
                     self.full = None;
                     let why = "the thread that reads it and what follows stopped unexpectedly";
                     return Err(Fault::from(why).at(&self.path));

@@ -16,7 +16,10 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   machine 1:  frosh sketch shard-1/ --worker 1 -o 1.sketch
   machine 2:  frosh sketch shard-2/ --worker 2 -o 2.sketch
-  then:       frosh merge 1.sketch 2.sketch -o all.sketch && frosh fit all.sketch -o model.frosh")]
+  then:       frosh merge 1.sketch 2.sketch -o all.sketch && frosh fit all.sketch -o model.frosh
+
+Ctrl-C ends the reading: the sketch of the rows read so far is written (with --checkpoint, the state instead), and the
+exit code is 130. A second Ctrl-C stops at once and writes nothing.")]
 pub(crate) struct Sketch {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
@@ -44,14 +47,14 @@ impl Sketch {
         let (data, output, worker) = (&self.data, &self.output, self.worker);
         let learned = learn(data, output, reading, skipping, learning, worker, common, None, None)?;
         let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
-        let sketch = learned.sketcher.finish();
+        let sketch = learned.sketcher.sketch();
         sketch.save(&self.output)?;
         if let Some(checkpoint) = &learned.checkpoint {
             checkpoint.remove();
         }
         let total = start.elapsed().as_secs_f64();
         if common.json {
-            return print_json(&json!({
+            print_json(&json!({
                 "sketch": self.output.display().to_string(),
                 "rows": rows,
                 "dim": dim,
@@ -62,23 +65,23 @@ impl Sketch {
                 "worker": self.worker,
                 "resumed_at": learned.resumed_at,
                 "left_out": learned.left_out.count,
+                "interrupted": learned.interrupted,
                 "seconds": { "total": total, "read": learned.read, "sketch": learned.sketch },
-            }));
-        }
-        if common.quiet {
-            return Ok(());
-        }
-        print(&format!(
-            "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n{}\
+            }))?;
+        } else if !common.quiet {
+            print(&format!(
+                "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n{}\
              next: frosh merge {} OTHERS... -o all.sketch, or frosh fit {} -o model.frosh\n",
-            self.output.display(),
-            count(rows),
-            seconds(total),
-            count(((rows - learned.resumed_at) as f64 / total) as u64),
-            self.worker,
-            learned.left_out.line(", left out"),
-            self.output.display(),
-            self.output.display(),
-        ))
+                self.output.display(),
+                count(rows),
+                seconds(total),
+                count(((rows - learned.resumed_at) as f64 / total) as u64),
+                self.worker,
+                learned.left_out.line(", left out"),
+                self.output.display(),
+                self.output.display(),
+            ))?;
+        }
+        learned.end(&self.output)
     }
 }

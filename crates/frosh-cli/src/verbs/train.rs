@@ -18,7 +18,10 @@ use std::time::Instant;
   frosh train vectors.npy -o model.frosh
   frosh train 'shards/part-*.parquet' --column embedding --bits 128 --metric cosine -o model.frosh
   frosh train big.fbin --checkpoint state.frosh -o model.frosh      go on after a crash
-  produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh")]
+  produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh
+
+Ctrl-C ends the reading: the model of the rows read so far is written (with --checkpoint, the state instead), and the
+exit code is 130. A second Ctrl-C stops at once and writes nothing.")]
 pub(crate) struct Train {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
@@ -64,7 +67,8 @@ impl Train {
             checkpoint.remove();
         }
         let total = start.elapsed().as_secs_f64();
-        self.report(common, &learned, &hasher, total, solve)
+        self.report(common, &learned, &hasher, total, solve)?;
+        learned.end(&self.output)
     }
 
     fn report(
@@ -93,6 +97,7 @@ impl Train {
                 "threads": threads(common),
                 "resumed_at": resumed_at,
                 "left_out": left_out.count,
+                "interrupted": learned.interrupted,
                 "rank": hasher.rank(),
                 "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },
             }));
