@@ -55,7 +55,8 @@ impl EvalSetArgs {
     /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
     pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<EvalSet> {
         let open = |data: &[OsString]| -> Result<Vectors> {
-            let vectors = Vectors::open(data, &self.reading.options(self.skipping.skip_bad))?;
+            let options = self.reading.options(self.skipping.skip_bad);
+            let vectors = crate::kinds::vectors(data, &options)?;
             if vectors.dim() != dim {
                 bail!(
                     "{whose} is for {dim} dimensions, but {} has {}",

@@ -63,7 +63,7 @@ pub(crate) fn learn(
     fitting: Option<&Fitting>,
     refresh: Refresh<'_>,
 ) -> Result<Learned> {
-    let vectors = Vectors::open(data, &reading.options(skipping.skip_bad))?;
+    let vectors = crate::kinds::vectors(data, &reading.options(skipping.skip_bad))?;
     check_distinct(output, vectors.files().iter().map(|file| &*file.path))?;
     if let Some(checkpoint) = &learning.checkpoint {
         check_distinct(checkpoint, vectors.files().iter().map(|file| &*file.path))?;
@@ -99,7 +99,10 @@ pub(crate) fn learn(
         "column": reading.column,
     });
     let mut checkpoint = match &learning.checkpoint {
-        Some(path) => Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors)?),
+        Some(path) => {
+            let bits = fitting.filter(|_| learning.sketch_rows.is_none()).map(|f| f.bits);
+            Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors, bits)?)
+        }
         None => None,
     };
     if let Some(resumed) =

@@ -5,6 +5,7 @@ mod args;
 mod checkpoint;
 mod eval_set;
 mod hints;
+mod kinds;
 mod labels;
 mod learn;
 mod output;
@@ -14,14 +15,14 @@ mod signals;
 mod skipping;
 mod verbs;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = args::Cli::command().get_matches();
+    let arguments = args::command().get_matches();
     let cli = match args::Cli::from_arg_matches(&arguments) {
         Ok(cli) => cli,
-        Err(error) => error.format(&mut args::Cli::command()).exit(),
+        Err(error) => error.format(&mut args::command()).exit(),
     };
     signals::watch();
     let done = frosh::Pool::new(cli.common.threads)

@@ -2,6 +2,7 @@
 //! What `search` and `index search` share.
 
 use crate::args::{Common, Reading};
+use crate::kinds;
 use crate::output::{complain, print};
 use crate::progress::Progress;
 use crate::skipping::Skipping;
@@ -49,7 +50,7 @@ pub(crate) struct Asked {
 impl QueryArgs {
     /// Reads the queries for this model, which is in the file or folder `whose`.
     pub(crate) fn read(&self, hasher: &Hasher, whose: &Path, common: &Common) -> Result<Asked> {
-        let vectors = Vectors::open(&self.queries, &self.reading.options(self.skipping.skip_bad))?;
+        let vectors = kinds::vectors(&self.queries, &self.reading.options(self.skipping.skip_bad))?;
         check_dim(hasher, whose, &vectors)?;
         let only = self.only.as_deref().map(frosh_io::whole_numbers::<u64>).transpose()?;
         let only = only.map(|ids| ids.into_iter().collect());

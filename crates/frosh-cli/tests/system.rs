@@ -180,7 +180,7 @@ fn an_interrupt_ends_an_endless_stream_and_keeps_what_was_learned() {
         // The model is the one of these rows.
         let all: Vec<f32> = values(rows, 8, 1);
         write_npy(&dir.path().join("same.npy"), &all[..learned * 8], 8);
-        ok(dir.path(), "train same.npy --bits 8 -o same.frosh --quiet");
+        ok(dir.path(), "train same.npy --bits 8 -o same.frosh --force --quiet");
         let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
         assert!(read("model.frosh") == read("same.frosh"), "{learned} rows");
     }

@@ -17,7 +17,8 @@ use std::time::Instant;
   frosh calibrate all.sketch --base vectors.npy --bits 32,64,128 -k 100
 
 For every ranking it prints the candidates (and the --oversample for `frosh search --rerank`) with which exact
-re-ranking finds that share of the true k nearest, on queries that are not in the base.")]
+re-ranking finds that share of the true k nearest, on queries that are not in the base. A recall measured with few
+queries is uncertain: its standard error is told, and the candidates reach the share and this error above it.")]
 pub(crate) struct Calibrate {
     /// A model file, or a sketch to try several numbers of bits
     #[arg(value_name = "MODEL|SKETCH")]
@@ -56,6 +57,9 @@ struct Line {
     bytes: usize,
     plain: f64,
     candidates: usize,
+    /// Recall after these candidates were put in exact order, and its standard error.
+    reached: f64,
+    error: f64,
 }
 
 impl Line {
@@ -93,17 +97,44 @@ impl Calibrate {
                     Ranking::Estimated => codes.stored_bytes_per_row(),
                     _ => codes.bytes_per_row(),
                 };
+                let candidates = self.candidates(&result, base);
                 lines.push(Line {
                     bits: hasher.bits(),
                     ranking,
                     bytes,
                     plain: result.recall(k).unwrap_or(0.0),
-                    candidates: result.candidates_for(k, self.recall).unwrap_or(base),
+                    candidates,
+                    reached: result.recall_after_reranking(k, candidates).unwrap_or(0.0),
+                    error: result.recall_error(k, candidates).unwrap_or(0.0),
                 });
             }
         }
         let queries = eval_set.queries()?.len();
         self.report(common, &lines, &eval_set, queries, base, start.elapsed().as_secs_f64())
+    }
+
+    /// The fewest candidates whose recall is above the one asked for by its standard error: other queries than these are
+    /// then likely to reach it too.
+    fn candidates(&self, result: &RankedEvaluation, base: usize) -> usize {
+        let k = self.k as usize;
+        let enough = |candidates: usize| {
+            let recall = result.recall_after_reranking(k, candidates).unwrap_or(0.0);
+            recall - result.recall_error(k, candidates).unwrap_or(0.0) >= self.recall
+        };
+        let (mut few, mut many) = (result.candidates_for(k, self.recall).unwrap_or(base), base);
+        if enough(few) {
+            return few;
+        }
+        // `few` are not enough, and `many` are: with all rows, recall is 1 without an error.
+        while many - few > 1 {
+            let middle = few + (many - few) / 2;
+            if enough(middle) {
+                many = middle;
+            } else {
+                few = middle;
+            }
+        }
+        many
     }
 
     fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
@@ -137,6 +168,8 @@ impl Calibrate {
                     "recall": line.plain,
                     "candidates": line.candidates,
                     "oversample": line.oversample(self.k),
+                    "recall_reranked": line.reached,
+                    "standard_error": line.error,
                 })
             };
             return print_json(&json!({
@@ -152,7 +185,7 @@ impl Calibrate {
             }));
         }
         let mut text = format!(
-            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:>6}  {:<12}{:>7}{:>14}{:>12}{:>12}\n",
+            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:>6}  {:<12}{:>7}{:>12}{:>12}{:>12}{:>16}\n",
             self.recall,
             self.k,
             count(queries as u64),
@@ -163,19 +196,27 @@ impl Calibrate {
             "bytes",
             format!("recall@{}", self.k),
             "candidates",
-            "oversample"
+            "oversample",
+            "recall then"
         );
         for line in lines {
             text += &format!(
-                "{:>6}  {:<12}{:>7}{:>14.3}{:>12}{:>12}\n",
+                "{:>6}  {:<12}{:>7}{:>12.3}{:>12}{:>12}{:>16}\n",
                 line.bits,
                 line.ranking,
                 line.bytes,
                 line.plain,
                 count(line.candidates as u64),
-                count(line.oversample(self.k) as u64)
+                count(line.oversample(self.k) as u64),
+                format!("{:.3} ± {:.3}", line.reached, line.error)
             );
         }
+        text += &format!(
+            "\n± is the standard error of a recall that is measured with {} queries. The candidates reach {} and this error\n\
+             above it, so that other queries of this kind are likely to reach it too.\n",
+            count(queries as u64),
+            self.recall
+        );
         if let Some(line) = choice {
             let factors =
                 if line.ranking == Ranking::Estimated { " (encode with --factors)" } else { "" };

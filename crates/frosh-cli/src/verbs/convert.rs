@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::skipping::Skipping;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory as _};
-use frosh_io::{Format, Kind, Output, Target, Vectors};
+use frosh_io::{Format, Kind, Output, Target};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ impl Convert {
         let Some(format) = self.to.or_else(|| Format::of_name(&to)) else {
             bail!("{}: the name tells no format: choose one with --to", to.display());
         };
-        let vectors = Vectors::open(from, &self.reading.options(self.skipping.skip_bad))?;
+        let vectors = crate::kinds::vectors(from, &self.reading.options(self.skipping.skip_bad))?;
         check_distinct(&to, vectors.files().iter().map(|file| &*file.path))?;
         let inputs = vectors.files().iter().map(|file| &*file.path);
         let mut skipped = self.skipping.start(inputs.chain([&*to]))?;

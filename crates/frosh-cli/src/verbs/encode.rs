@@ -1,6 +1,7 @@
 //! `frosh encode`: vectors to packed codes.
 
 use crate::args::{Common, Reading, check_distinct};
+use crate::kinds;
 use crate::output::{complain, count, print, print_json, seconds, size};
 use crate::progress::Progress;
 use crate::skipping::{LeftOut, Skipping};
@@ -16,9 +17,9 @@ use std::time::Instant;
 /// Turn vectors into packed codes.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh encode model.frosh vectors.npy -o codes.frosh    a file that knows its model
-  frosh encode model.frosh vectors.npy -o codes.npy      a plain uint8 array, for FAISS and NumPy
-  frosh encode model.frosh shard-*/ -o - > codes.bin     bare bytes
+  frosh encode model.frosh vectors.npy -o codes.frosh  knows its model
+  frosh encode model.frosh vectors.npy -o codes.npy    plain uint8 array
+  frosh encode model.frosh shard-*/ -o - > codes.bin    bare bytes
 
 Bits are packed as FAISS's binary indexes and numpy.packbits(bitorder='little') have them.
 
@@ -71,8 +72,8 @@ impl Sink {
 impl Encode {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hasher = Hasher::load(&self.model)?;
-        let vectors = Vectors::open(&self.data, &self.reading.options(self.skipping.skip_bad))?;
+        let hasher = kinds::model(&self.model, "frosh encode MODEL DATA -o FILE")?;
+        let vectors = kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))?;
         check_dim(&hasher, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
         check_distinct(&self.output, inputs.clone())?;

@@ -2,11 +2,12 @@
 
 use crate::args::{Common, names};
 use crate::eval_set::{self, EvalSetArgs};
+use crate::kinds;
 use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
 use anyhow::Result;
 use clap::Args;
-use frosh::{Codes, CurvePoint, Evaluation, Hasher, Queries, RankedEvaluation, Ranking, Truth};
+use frosh::{Codes, CurvePoint, Evaluation, Queries, RankedEvaluation, Ranking, Truth};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh eval model.frosh --base vectors.npy --queries q.npy
-  frosh eval model.frosh --base vectors.npy --held-out 500     queries taken out of the base
+  frosh eval model.frosh --base vectors.npy --held-out 500
   frosh eval model.frosh --base vectors.npy --truth 100 --json
   frosh eval model.frosh --base vectors.npy --labels classes.npy
 
@@ -30,8 +31,6 @@ pub(crate) struct Eval {
     /// The model file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    #[command(flatten)]
-    eval_set: EvalSetArgs,
     /// What counts as relevant for MAP: a share of the base such as 2%, or a number of nearest rows
     #[arg(long, default_value = "2%", value_name = "N|N%", value_parser = truth)]
     truth: Truth,
@@ -47,6 +46,8 @@ pub(crate) struct Eval {
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
+    #[command(flatten)]
+    eval_set: EvalSetArgs,
     #[command(flatten)]
     labels: LabelArgs,
 }
@@ -73,7 +74,7 @@ fn truth(text: &str) -> Result<Truth, String> {
 impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hasher = Hasher::load(&self.model)?;
+        let hasher = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
         let eval_set =
             self.eval_set.open(hasher.dim(), &self.model.display().to_string(), common)?;
         let queries = eval_set.queries()?;

@@ -2,11 +2,11 @@
 
 use super::encode::check_dim;
 use crate::args::{Common, names};
+use crate::kinds;
 use crate::query_args::{QueryArgs, print_hits};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Hasher, Ranking, Rerank, Rows};
-use frosh_io::Vectors;
+use frosh::{Ranking, Rerank, Rows};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh search model.frosh codes.frosh --queries q.npy -k 10
-  frosh search model.frosh codes.frosh --queries q.npy --rerank vectors.npy --oversample 10
-  frosh search model.frosh codes.frosh --queries q.npy --rank estimated     codes made with --factors
+  frosh search model.frosh codes.frosh --queries q.npy --rerank vectors.npy
+  frosh search model.frosh codes.frosh --queries q.npy --rank estimated
   frosh search model.frosh codes.frosh --queries q.npy --radius 5 --only ids.txt
   frosh search model.frosh codes.frosh --queries q.npy --json | jq .ids
 
@@ -47,7 +47,7 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
-        let hasher = Hasher::load(&self.model)?;
+        let hasher = kinds::model(&self.model, "frosh search MODEL CODES --queries DATA")?;
         if self.codes.extension().is_some_and(|e| e == "npy") {
             bail!(
                 "{}: plain codes do not know their model; search the file that encode writes under a name \
@@ -55,7 +55,7 @@ impl Search {
                 self.codes.display()
             );
         }
-        let codes = Codes::load(&self.codes)?;
+        let codes = kinds::codes(&self.codes)?;
         if codes.hasher() != hasher.id() {
             bail!(
                 "{} was made by model {}, but {} is model {}: encode the vectors with this model",
@@ -79,7 +79,7 @@ impl Search {
                 whole,
             );
         }
-        let base = Vectors::open(
+        let base = kinds::vectors(
             &self.rerank,
             &self.query_args.reading.options(self.query_args.skipping.skip_bad),
         )?;

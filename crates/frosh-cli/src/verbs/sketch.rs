@@ -16,7 +16,8 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   machine 1:  frosh sketch shard-1/ --worker 1 -o 1.sketch
   machine 2:  frosh sketch shard-2/ --worker 2 -o 2.sketch
-  then:       frosh merge 1.sketch 2.sketch -o all.sketch && frosh fit all.sketch -o model.frosh
+  then:       frosh merge 1.sketch 2.sketch -o all.sketch
+              frosh fit all.sketch -o model.frosh
 
 Ctrl-C ends the reading: the sketch of the rows read so far is written (with --checkpoint, the state instead), and the
 exit code is 130. A second Ctrl-C stops at once and writes nothing.")]

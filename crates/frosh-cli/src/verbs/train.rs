@@ -1,6 +1,7 @@
 //! `frosh train`: one pass over the data, to a model.
 
 use crate::args::{Common, Fitting, Learning, Reading};
+use crate::kinds;
 use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
@@ -16,8 +17,8 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh train vectors.npy -o model.frosh
-  frosh train 'shards/part-*.parquet' --column embedding --bits 128 --metric cosine -o model.frosh
-  frosh train big.fbin --checkpoint state.frosh -o model.frosh      go on after a crash
+  frosh train 'shards/part-*.parquet' --column embedding -b 128 -o model.frosh
+  frosh train big.fbin --checkpoint state.frosh -o model.frosh  resumable
   produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh
 
 Ctrl-C ends the reading: the model of the rows read so far is written (with --checkpoint, the state instead), and the
@@ -50,6 +51,11 @@ impl Train {
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
         AtomicFile::begin(&self.output)?;
+        // A run that goes on from its checkpoint replaces what it wrote itself.
+        let resumes = self.learning.checkpoint.as_ref().is_some_and(|path| path.exists());
+        if !self.fitting.force && !resumes {
+            kinds::check_replaces_no_model(&self.output)?;
+        }
         let write = |sketcher: &Sketcher| -> Result<()> {
             Ok(self.fitting.hasher(&sketcher.sketch())?.save(&self.output)?)
         };
@@ -61,6 +67,7 @@ impl Train {
         let Learned { sketcher, checkpoint, .. } = &learned;
         let clock = Instant::now();
         let hasher = self.fitting.hasher(&sketcher.sketch())?;
+        self.fitting.check_variance(&hasher)?;
         let solve = clock.elapsed().as_secs_f64();
         hasher.save(&self.output)?;
         if let Some(checkpoint) = checkpoint {
@@ -145,5 +152,16 @@ impl Fitting {
             Some(rotation) => sketch.hasher_with(self.bits, rotation),
             None => sketch.hasher(self.bits),
         }
+    }
+
+    /// Refuses a model of rows that do not differ, unless that is asked for. Random directions need no data.
+    pub(crate) fn check_variance(&self, hasher: &Hasher) -> Result<()> {
+        if hasher.rank() > 0 || hasher.method() == frosh::Method::Lsh || self.allow_constant {
+            return Ok(());
+        }
+        bail!(
+            "nothing can be learned from {} rows that are all equal: check the data, or give --allow-constant",
+            count(hasher.rows())
+        )
     }
 }

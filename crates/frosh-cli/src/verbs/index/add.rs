@@ -2,12 +2,13 @@
 
 use super::{check_outside, done, read_ids, report};
 use crate::args::{Common, Reading, names};
+use crate::kinds;
 use crate::progress::Progress;
 use crate::skipping::Skipping;
 use crate::verbs::encode::check_dim;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use frosh::{Element, Hasher, IndexWriter, NewRows, Rows, StoredVectors};
+use frosh::{Element, IndexWriter, NewRows, Rows, StoredVectors};
 use frosh_io::{RowConsumer, Vectors};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh index build model.frosh vectors.npy -o index/
-  frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
-  frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
+  frosh index build model.frosh 'shards/*.parquet' --ids ids.npy -o index/
+  frosh index build model.frosh vectors.npy --vectors f16 -o index/
 
 Beside each code a byte is kept that estimates the true distance; --no-factors leaves it out.
 
@@ -45,7 +46,7 @@ pub(super) struct Build {
 /// Encode more vectors into an index. All of them are added, or after an error none.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh index add index/ more.npy                          numbered on from the last id
+  frosh index add index/ more.npy                   numbered on from the last id
   frosh index add index/ more.npy --ids ids.txt
   frosh index add index/ changed.npy --ids ids.txt --replace")]
 pub(super) struct Add {
@@ -76,7 +77,7 @@ struct Input {
 
 impl Build {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
-        let hasher = Hasher::load(&self.model)?;
+        let hasher = kinds::model(&self.model, "frosh index build MODEL DATA -o INDEX")?;
         let vectors = self.input.open()?;
         check_dim(&hasher, &self.model, &vectors)?;
         check_outside(&self.output, self.input.files(&vectors).chain([&*self.model]))?;
@@ -94,6 +95,7 @@ impl Build {
 
 impl Add {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
+        kinds::check_index(&self.index)?;
         // Before the writer, which removes what a stopped one left in the folder.
         let vectors = self.input.open()?;
         check_outside(&self.index, self.input.files(&vectors))?;
@@ -105,7 +107,7 @@ impl Add {
 
 impl Input {
     fn open(&self) -> Result<Vectors> {
-        Ok(Vectors::open(&self.data, &self.reading.options(self.skipping.skip_bad))?)
+        kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))
     }
 
     /// All files that are read.
@@ -141,7 +143,7 @@ impl Input {
                 match &ids {
                     None => batch.feed_range(rows, &mut new)?,
                     Some(ids) => match ids.get(from..from + rows.len()) {
-                        Some(ids) => batch.feed_range(rows, WithIds { new: &mut new, ids })?,
+                        Some(few) => batch.feed_range(rows, WithIds { new: &mut new, ids: few })?,
                         None => bail!(
                             "{}: {} ids, but the data has more rows",
                             self.ids[0].display(),
@@ -172,11 +174,24 @@ impl Input {
         }
         // Before the change counts: after it nothing is an error.
         let left_out = skipped.finish()?;
-        let replaced = new.commit()?;
+        let replaced = new.commit().map_err(|error| self.duplicate(error, ids.as_deref()))?;
         let told =
             report(common, path, writer.index(), added, replaced, &left_out, start.elapsed());
         done(told);
         Ok(())
+    }
+}
+
+impl Input {
+    /// Says of an id that is there already where it is, and what helps.
+    fn duplicate(&self, error: frosh::Error, ids: Option<&[u64]>) -> anyhow::Error {
+        let frosh::Error::DuplicateId { id } = error else { return error.into() };
+        let Some(ids) = ids else { return error.into() };
+        let name = self.ids[0].display();
+        if ids.iter().filter(|other| **other == id).count() > 1 {
+            return anyhow!("{name}: id {id} is given to two rows, and ids are unique");
+        }
+        anyhow!("{name}: id {id} is there already: give --replace to put the new row in its place")
     }
 }
 

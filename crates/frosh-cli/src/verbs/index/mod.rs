@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Keep codes in a folder: add, remove and search rows by ids of your own.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh index build model.frosh vectors.npy -o index/     codes and factors: 9 bytes a row at 64 bits
-  frosh index add index/ more.npy --ids ids.txt           rows with ids of your own
+  frosh index build model.frosh vectors.npy -o index/
+  frosh index add index/ more.npy --ids ids.txt      rows with ids of your own
   frosh index remove index/ --ids 17,4711
   frosh index search index/ --queries q.npy -k 10 --json
   frosh index compact index/
@@ -89,6 +89,7 @@ impl Remove {
         }
         ids.sort_unstable();
         ids.dedup();
+        crate::kinds::check_index(&self.index)?;
         let mut writer = IndexWriter::open(&self.index)?;
         let removed = writer.remove(&ids)?;
         done(self.report(common, removed, ids.len() as u64 - removed, writer.index().len()));
@@ -127,6 +128,7 @@ struct Compact {
 
 impl Compact {
     fn run(&self, common: &Common) -> Result<()> {
+        crate::kinds::check_index(&self.index)?;
         let mut writer = IndexWriter::open(&self.index)?;
         let before = (writer.index().segments(), writer.index().removed());
         writer.compact()?;
@@ -177,6 +179,7 @@ impl Info {
 
 /// Tells what is in an index, after reading all of it if `check`.
 pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
+    crate::kinds::check_index(path)?;
     let index = Index::open(path)?;
     if check {
         index.check()?;

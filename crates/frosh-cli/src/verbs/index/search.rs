@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   frosh index search index/ --queries q.npy -k 10
   frosh index search index/ --queries q.npy --only allowed.txt --json
-  frosh index search index/ --queries q.npy --radius 5                 all within 5 bits
+  frosh index search index/ --queries q.npy --radius 5
 
 Where the index keeps vectors, the best --oversample times k rows are put in exact order, and distances are
 squared Euclidean ones (for cosine: of unit vectors). Otherwise they are estimates of those, or with --rank
@@ -38,6 +38,7 @@ pub(super) struct IndexSearch {
 
 impl IndexSearch {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
+        crate::kinds::check_index(&self.index)?;
         let index = Index::open(&self.index)?.verify(!self.no_verify);
         if self.rank == Some(Ranking::Estimated) && !index.has_factors() {
             bail!(
