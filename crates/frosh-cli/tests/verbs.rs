@@ -314,6 +314,8 @@ fn calibration_reaches_the_recall_that_it_promises() {
         // The recall of a query is between 0 and 1, which bounds the error of 100 queries.
         let most = 0.5 / 99f64.sqrt();
         assert!(error > 0.0 && error <= most, "{line}");
+        let bare = line["candidates_on_these_queries"].as_u64().unwrap();
+        assert!(bare < line["candidates"].as_u64().unwrap() || bare == 5, "{line}");
         // And fewer would not do.
         assert!(oversample == 1 || recall(oversample - 1) < 0.9 + most, "{line}");
     }

@@ -57,6 +57,8 @@ struct Line {
     bytes: usize,
     plain: f64,
     candidates: usize,
+    /// Candidates that reach the recall on these queries, without a margin.
+    bare: usize,
     /// Recall after these candidates were put in exact order, and its standard error.
     reached: f64,
     error: f64,
@@ -104,6 +106,7 @@ impl Calibrate {
                     bytes,
                     plain: result.recall(k).unwrap_or(0.0),
                     candidates,
+                    bare: result.candidates_for(k, self.recall).unwrap_or(base),
                     reached: result.recall_after_reranking(k, candidates).unwrap_or(0.0),
                     error: result.recall_error(k, candidates).unwrap_or(0.0),
                 });
@@ -167,6 +170,7 @@ impl Calibrate {
                     "bytes_per_row": line.bytes,
                     "recall": line.plain,
                     "candidates": line.candidates,
+                    "candidates_on_these_queries": line.bare,
                     "oversample": line.oversample(self.k),
                     "recall_reranked": line.reached,
                     "standard_error": line.error,
