@@ -4,7 +4,7 @@
 use crate::args::{Common, Reading};
 use crate::progress::Progress;
 use crate::query_args::read_all;
-use crate::skipping::{LeftOut, Skipping};
+use crate::skipping::{LeftOut, Skipping, count_of};
 use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -12,6 +12,7 @@ use frosh::{Codes, ExactSearch, Hasher, Metric, Ranking, Rows};
 use frosh_io::{Batch, Vectors};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::ops::Range;
 
 /// Rows held out as queries where nothing else is said.
 const HELD_OUT: u64 = 300;
@@ -44,8 +45,8 @@ pub(crate) struct EvalSet {
     held: BTreeSet<u64>,
     queries: Vec<f64>,
     /// Rows of the base that cannot be used, by their numbers, and of the queries.
-    left_out: Vec<u64>,
-    left_out_queries: Vec<u64>,
+    left_out: Vec<Range<u64>>,
+    left_out_queries: Vec<Range<u64>>,
     /// What the report says of them.
     pub(crate) skipped: LeftOut,
     quiet: bool,
@@ -111,7 +112,7 @@ impl EvalSetArgs {
             held.insert(xxhash_rust::xxh3::xxh3_64(&bytes) % rows);
         }
         // From their places among the rows that can be used to their numbers.
-        let mut before = left_out.iter().copied().peekable();
+        let mut before = left_out.iter().cloned().flatten().peekable();
         let mut passed = 0;
         let mut number = |place: u64| {
             while before.next_if(|row| *row <= place + passed).is_some() {
@@ -139,19 +140,19 @@ impl EvalSet {
     }
 
     /// Numbers of the rows of the base that cannot be used.
-    pub(crate) fn left_out(&self) -> &[u64] {
+    pub(crate) fn left_out(&self) -> &[Range<u64>] {
         &self.left_out
     }
 
     /// Numbers of the queries that cannot be used.
-    pub(crate) fn left_out_queries(&self) -> &[u64] {
+    pub(crate) fn left_out_queries(&self) -> &[Range<u64>] {
         &self.left_out_queries
     }
 
     /// Lines for a report, on what cannot be used.
     pub(crate) fn left_out_lines(&self) -> String {
         let mut text = self.skipped.line(" in the base");
-        match self.left_out_queries.len() {
+        match count_of(&self.left_out_queries) {
             0 => {}
             1 => text += "1 query could not be used\n",
             queries => text += &format!("{queries} queries could not be used\n"),

@@ -1,9 +1,11 @@
 //! Class labels in place of exact neighbours, for `eval`: a row is relevant if it has the query's label.
 
 use crate::eval_set::EvalSet;
+use crate::skipping::count_of;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Where labels come from.
@@ -33,11 +35,11 @@ impl LabelArgs {
         }
         let mut base = read(&self.labels)?;
         let left_out = eval_set.left_out();
-        if let Some(last) = left_out.last().filter(|last| **last >= base.len() as u64) {
+        if let Some(last) = left_out.last().filter(|last| last.end > base.len() as u64) {
             let (names, got) = (names(&self.labels), base.len());
             bail!(
                 "{names}: {got} labels, expected at least {}, one for each row of the base",
-                last + 1
+                last.end
             );
         }
         // Labels are given for all rows, those that are left out too.
@@ -51,7 +53,7 @@ impl LabelArgs {
             (true, false) => {
                 let mut labels = read(&self.query_labels)?;
                 let left_out = eval_set.left_out_queries();
-                let queries = (eval_set.queries()?.len() + left_out.len()) as u64;
+                let queries = eval_set.queries()?.len() as u64 + count_of(left_out);
                 check(&self.query_labels, labels.len(), queries, "--queries")?;
                 remove(&mut labels, left_out);
                 labels
@@ -73,7 +75,7 @@ impl LabelArgs {
 
     /// Compares the labels with the rows of the base once those are known for certain.
     pub(crate) fn check(&self, labels: &Labels, eval_set: &EvalSet, rows: usize) -> Result<()> {
-        let beside = eval_set.held().len() + eval_set.left_out().len();
+        let beside = eval_set.held().len() + count_of(eval_set.left_out()) as usize;
         check(&self.labels, labels.base.len() + beside, (rows + beside) as u64, "the base")
     }
 }
@@ -100,10 +102,10 @@ fn names(files: &[PathBuf]) -> String {
 }
 
 /// Removes the labels of rows, whose numbers ascend.
-fn remove(labels: &mut Vec<i64>, rows: &[u64]) {
-    let (mut rows, mut row) = (rows.iter().peekable(), 0u64);
+fn remove(labels: &mut Vec<i64>, rows: &[Range<u64>]) {
+    let (mut rows, mut row) = (rows.iter().cloned().flatten().peekable(), 0u64);
     labels.retain(|_| {
         row += 1;
-        rows.next_if_eq(&&(row - 1)).is_none()
+        rows.next_if_eq(&(row - 1)).is_none()
     });
 }

@@ -5,7 +5,7 @@ use crate::args::{Common, Reading};
 use crate::kinds;
 use crate::output::{complain, print};
 use crate::progress::Progress;
-use crate::skipping::Skipping;
+use crate::skipping::{Skipping, count_of};
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -13,6 +13,7 @@ use frosh::{Hasher, Hit, IdSet, Ranking, Search};
 use frosh_io::Vectors;
 use serde_json::json;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What is asked.
@@ -42,7 +43,7 @@ pub(crate) struct Asked {
     /// The query vectors, row after row.
     pub(crate) values: Vec<f64>,
     /// Numbers of query rows that could not be used, ascending.
-    pub(crate) left_out: Vec<u64>,
+    pub(crate) left_out: Vec<Range<u64>>,
     /// The ids that may be found.
     pub(crate) only: Option<IdSet>,
 }
@@ -59,7 +60,7 @@ impl QueryArgs {
         let (values, left_out) = read_all(&vectors, &mut progress)?;
         drop(progress);
         skipped.add(&left_out)?;
-        let line = skipped.finish()?.line(" as queries");
+        let line = skipped.finish()?.line(" as a query");
         if !common.quiet && !line.is_empty() {
             complain(line.trim_end());
         }
@@ -84,17 +85,17 @@ impl QueryArgs {
 pub(crate) fn print_hits(
     common: &Common,
     found: &[Vec<Hit>],
-    left_out: &[u64],
+    left_out: &[Range<u64>],
     whole: bool,
 ) -> Result<()> {
     let mut text = String::new();
     if !common.json {
         text += "query\trank\tid\tdistance\n";
     }
-    let all = 0..(found.len() + left_out.len()) as u64;
-    let (mut found, mut left_out) = (found.iter(), left_out.iter().peekable());
+    let all = 0..found.len() as u64 + count_of(left_out);
+    let (mut found, mut left_out) = (found.iter(), left_out.iter().cloned().flatten().peekable());
     for query in all {
-        if left_out.next_if_eq(&&query).is_some() {
+        if left_out.next_if_eq(&query).is_some() {
             if common.json {
                 let nothing = json!({"query": query, "ids": [], "distances": [], "left_out": true});
                 text += &format!("{nothing}\n");
@@ -123,7 +124,10 @@ pub(crate) fn print_hits(
 }
 
 /// All values of some vectors, and the numbers of the rows that were left out.
-pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<(Vec<f64>, Vec<u64>)> {
+pub(crate) fn read_all(
+    vectors: &Vectors,
+    progress: &mut Progress,
+) -> Result<(Vec<f64>, Vec<Range<u64>>)> {
     let mut values = Vec::new();
     let mut batches = vectors.batches();
     while let Some(batch) = batches.next()? {

@@ -5,7 +5,8 @@ use crate::output::count;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use frosh::AtomicFile;
-use std::io::Write as _;
+use std::io::{BufWriter, Write as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Row numbers that a report names.
@@ -15,7 +16,7 @@ const NAMED: usize = 5;
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct Skipping {
-    /// Leave out rows with NaN, infinity or nulls instead of stopping at them. The other rows keep their numbers
+    /// Leave out rows with NaN, infinity or nulls instead of stopping at them
     #[arg(long)]
     pub(crate) skip_bad: bool,
     /// Write the numbers of the rows that were left out to this file: one a line, from 0
@@ -28,7 +29,8 @@ pub(crate) struct SkippedRows {
     count: u64,
     /// The first of them.
     named: Vec<u64>,
-    last: Option<u64>,
+    /// The number after the last of them.
+    end: u64,
     list: Option<(PathBuf, AtomicFile)>,
 }
 
@@ -50,19 +52,21 @@ impl Skipping {
                 Some((path.clone(), AtomicFile::begin(path)?))
             }
         };
-        Ok(SkippedRows { count: 0, named: Vec::new(), last: None, list })
+        Ok(SkippedRows { count: 0, named: Vec::new(), end: 0, list })
     }
 }
 
 impl SkippedRows {
     /// Adds rows, which come after those that were added before.
-    pub(crate) fn add(&mut self, rows: &[u64]) -> Result<()> {
-        self.count += rows.len() as u64;
-        self.last = rows.last().copied().or(self.last);
-        self.named.extend(rows.iter().take(NAMED - self.named.len()));
+    pub(crate) fn add(&mut self, rows: &[Range<u64>]) -> Result<()> {
+        self.count += count_of(rows);
+        self.end = rows.last().map_or(self.end, |last| last.end);
+        let numbers = || rows.iter().cloned().flatten();
+        self.named.extend(numbers().take(NAMED - self.named.len()));
         if let Some((path, file)) = self.list.as_ref().filter(|_| !rows.is_empty()) {
-            let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-            let written = file.file().write_all(text.as_bytes());
+            let mut text = BufWriter::new(file.file());
+            let mut written = numbers().try_for_each(|row| writeln!(text, "{row}"));
+            written = written.and_then(|()| text.flush());
             written.with_context(|| path.display().to_string())?;
         }
         Ok(())
@@ -70,7 +74,7 @@ impl SkippedRows {
 
     /// The number after the last row that was left out, or 0.
     pub(crate) fn end(&self) -> u64 {
-        self.last.map_or(0, |last| last + 1)
+        self.end
     }
 
     /// Completes the list.
@@ -85,6 +89,11 @@ impl SkippedRows {
         };
         Ok(LeftOut { count, named, list })
     }
+}
+
+/// How many numbers there are.
+pub(crate) fn count_of(rows: &[Range<u64>]) -> u64 {
+    rows.iter().map(|rows| rows.end - rows.start).sum()
 }
 
 /// How many rows were left out, and where they are listed.
@@ -125,7 +134,7 @@ mod tests {
     fn a_report_names_the_first_rows() {
         let left_out = |rows: &[u64]| {
             let mut skipped = Skipping::default().start([]).unwrap();
-            rows.chunks(2).for_each(|rows| skipped.add(rows).unwrap());
+            rows.iter().for_each(|row| skipped.add(&[*row..row + 1]).unwrap());
             skipped.finish().unwrap().line(", left out")
         };
         assert_eq!(left_out(&[]), "");

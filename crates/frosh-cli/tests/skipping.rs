@@ -157,7 +157,7 @@ fn queries_keep_their_numbers() {
         let (text, said) =
             (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert!(text.contains("\n3\t1\t") && !text.contains("\n2\t"), "{text}");
-        assert!(said.contains("1 row could not be used as queries: row 2"), "{said}");
+        assert!(said.contains("1 row could not be used as a query: row 2"), "{said}");
     }
 }
 

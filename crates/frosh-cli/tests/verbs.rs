@@ -319,6 +319,13 @@ fn calibration_reaches_the_recall_that_it_promises() {
         // And fewer would not do.
         assert!(oversample == 1 || recall(oversample - 1) < 0.9 + most, "{line}");
     }
+    let text = ok(
+        dir.path(),
+        "calibrate base.sketch --base base.npy --held-out 100 --bits 16 --recall 0.9 -k 5",
+    );
+    assert!(text.contains("standard error of a recall measured with 100 queries"), "{text}");
+    assert!(text.contains("reach 0.9 plus this error"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let choice = &told["choice"];
     assert!(choice["oversample"].as_u64().unwrap() <= 20, "{choice}");
 }

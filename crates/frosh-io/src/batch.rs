@@ -233,6 +233,14 @@ impl RowConsumer for &mut NewRows<'_> {
     }
 }
 
+/// Adds numbers that come after those that are there.
+pub(crate) fn add_range(all: &mut Vec<Range<u64>>, more: Range<u64>) {
+    match all.last_mut() {
+        Some(last) if last.end == more.start => last.end = more.end,
+        _ => all.push(more),
+    }
+}
+
 /// Checks that every value can be used: see [`Batch::check`].
 struct Check;
 
@@ -254,7 +262,7 @@ pub struct Batch {
     /// Number of that file's first row in the stream.
     pub(crate) file_start: u64,
     /// Numbers in the file, ascending, of rows at or after `first` that were read with these and left out.
-    pub(crate) left_out: Vec<u64>,
+    pub(crate) left_out: Vec<Range<u64>>,
     /// The file, for error messages.
     pub(crate) path: Arc<Path>,
 }
@@ -292,16 +300,21 @@ impl Batch {
     pub fn runs(&self) -> Vec<(Range<usize>, u64)> {
         let mut runs = Vec::new();
         let (mut from, mut number) = (0, self.first);
-        let end = self.first + (self.len() + self.left_out.len()) as u64;
-        for left_out in self.left_out.iter().copied().chain([end]) {
-            let rows = (left_out - number) as usize;
+        let end = self.first + self.len() as u64 + self.left_out_rows();
+        for left_out in self.left_out.iter().cloned().chain([end..end]) {
+            let rows = (left_out.start - number) as usize;
             if rows > 0 {
                 runs.push((from..from + rows, self.file_start + number));
             }
             from += rows;
-            number = left_out + 1;
+            number = left_out.end;
         }
         runs
+    }
+
+    /// Number of rows that were left out.
+    pub(crate) fn left_out_rows(&self) -> u64 {
+        self.left_out.iter().map(|rows| rows.end - rows.start).sum()
     }
 
     /// Number in the file of a row of this batch.
@@ -343,8 +356,18 @@ impl Batch {
     pub fn without(&self, rows: impl IntoIterator<Item = usize>) -> Batch {
         let rows: Vec<usize> = rows.into_iter().collect();
         let mut batch = self.clone();
-        batch.left_out.extend(rows.iter().map(|row| self.row_in_file(*row)));
-        batch.left_out.sort_unstable();
+        let runs = self.runs();
+        let mut runs = runs.iter().peekable();
+        let removed = rows.iter().filter_map(|row| {
+            while runs.next_if(|(run, _)| run.end <= *row).is_some() {}
+            let (run, number) = runs.peek()?;
+            let row = number - self.file_start + (row - run.start) as u64;
+            Some(row..row + 1)
+        });
+        let mut all: Vec<Range<u64>> = self.left_out.iter().cloned().chain(removed).collect();
+        all.sort_unstable_by_key(|rows| rows.start);
+        batch.left_out.clear();
+        all.into_iter().for_each(|rows| add_range(&mut batch.left_out, rows));
         batch.values.remove_rows(self.dim, rows);
         batch
     }
@@ -391,10 +414,13 @@ mod tests {
     fn rows_keep_their_numbers_where_others_were_left_out() {
         let mut rows = batch(Values::U8(vec![0, 1, 2, 3]), 1);
         assert_eq!(rows.runs(), [(0..4, 1100)]);
-        rows.left_out = vec![100, 103, 104, 107];
+        rows.left_out = vec![100..101, 103..105, 107..108];
         assert_eq!(rows.runs(), [(0..2, 1101), (2..4, 1105)]);
+        let fewer = rows.without([1, 2]);
+        assert_eq!(fewer.left_out, [100..101, 102..106, 107..108]);
+        assert_eq!(fewer.runs(), [(0..1, 1101), (1..2, 1106)]);
         let mut rows = batch(Values::F32(vec![1.0, f32::NAN]), 1);
-        rows.left_out = vec![100, 102];
+        rows.left_out = vec![100..101, 102..103];
         let error = rows.check().unwrap_err();
         assert!(error.to_string().starts_with("f, row 103:"), "{error}");
     }

@@ -3,13 +3,14 @@
 //! Three batches of a few megabytes circulate: one in use, one ready, one being filled. Mapped memory was
 //! tried instead: see `docs/design.md`.
 
-use crate::batch::{Batch, Values, for_values};
+use crate::batch::{Batch, Values, add_range, for_values};
 use crate::error::{Error, Fault, Result};
 use crate::open::{self, Options};
 use crate::source::Source;
 use crate::vectors::FileFacts;
 use frosh::{Element, Rows};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -105,7 +106,7 @@ impl ReadingThread {
             let got = source.read(limit, &mut batch.values).map_err(fault)?;
             batch.file_start = self.file_start;
             batch.left_out = source.take_left_out();
-            next_row += (got + batch.left_out.len()) as u64;
+            next_row += got as u64 + batch.left_out_rows();
             if got == 0 {
                 batch.values.clear(shape.kind);
                 self.file_start += next_row;
@@ -157,7 +158,7 @@ pub struct Batches {
     current: Option<Batch>,
     left_out: u64,
     /// Numbers of rows left out that were not taken yet.
-    left_out_rows: Vec<u64>,
+    left_out_rows: Vec<Range<u64>>,
     /// The first file, for error messages.
     path: PathBuf,
 }
@@ -227,8 +228,11 @@ impl Batches {
     }
 
     fn note_left_out(&mut self, batch: &Batch) {
-        self.left_out += batch.left_out.len() as u64;
-        self.left_out_rows.extend(batch.left_out.iter().map(|row| batch.file_start + row));
+        self.left_out += batch.left_out_rows();
+        let start = batch.file_start;
+        for rows in &batch.left_out {
+            add_range(&mut self.left_out_rows, start + rows.start..start + rows.end);
+        }
     }
 
     /// Number of rows left out so far because they cannot be used (see [`Options::skip_bad`]). After the end, all.
@@ -237,8 +241,8 @@ impl Batches {
     }
 
     /// The numbers, in the stream and ascending, of the rows left out since the last call. Those between two batches are
-    /// known with the second, and those after the last batch at the end. Until they are taken, each costs 8 bytes.
-    pub fn take_left_out(&mut self) -> Vec<u64> {
+    /// known with the second, and those after the last batch at the end. Until they are taken, each range costs 16 bytes.
+    pub fn take_left_out(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.left_out_rows)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
+use std::ops::Range;
 
 /// The largest dimension taken; the same as the `frosh` library's.
 pub(crate) const MAX_DIM: usize = 1 << 24;
@@ -34,8 +35,9 @@ pub(crate) trait Source: Send {
     }
 
     /// Rows that were left out because they hold nulls, if that was asked for: the numbers, in the file and
-    /// ascending, of those passed since the last call.
-    fn take_left_out(&mut self) -> Vec<u64> {
+    /// ascending, of those passed since the last call. As ranges, because a few bytes of a file can stand for any
+    /// number of nulls.
+    fn take_left_out(&mut self) -> Vec<Range<u64>> {
         Vec::new()
     }
 }

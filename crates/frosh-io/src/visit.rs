@@ -113,7 +113,7 @@ impl Vectors {
                 rows = first + range.len() as u64;
             }
         }
-        let rows = batches.take_left_out().last().map_or(rows, |last| rows.max(last + 1));
+        let rows = batches.take_left_out().last().map_or(rows, |last| rows.max(last.end));
         self.check_all_visited(&todo[todo.partition_point(|id| *id < rows)..], rows)
     }
 

@@ -3,6 +3,7 @@
 use crate::args::{Common, names};
 use crate::eval_set::{self, EvalSet, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::count_of;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use frosh::{AnyFile, Hasher, RankedEvaluation, Ranking, Sketch, Truth};
@@ -181,8 +182,8 @@ impl Calibrate {
                 "k": self.k,
                 "queries": queries,
                 "base": base,
-                "left_out": eval_set.left_out().len(),
-                "left_out_queries": eval_set.left_out_queries().len(),
+                "left_out": count_of(eval_set.left_out()),
+                "left_out_queries": count_of(eval_set.left_out_queries()),
                 "table": lines.iter().map(object).collect::<Vec<Value>>(),
                 "choice": choice.map(object),
                 "seconds": elapsed,
@@ -216,8 +217,8 @@ impl Calibrate {
             );
         }
         text += &format!(
-            "\n± is the standard error of a recall that is measured with {} queries. The candidates reach {} and this error\n\
-             above it, so that other queries of this kind are likely to reach it too.\n",
+            "\n±: the standard error of a recall measured with {} queries. The candidates\n\
+             reach {1} plus this error, so that other queries are likely to reach {1}.\n",
             count(queries as u64),
             self.recall
         );

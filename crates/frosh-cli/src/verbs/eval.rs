@@ -5,6 +5,7 @@ use crate::eval_set::{self, EvalSetArgs};
 use crate::kinds;
 use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::count_of;
 use anyhow::Result;
 use clap::Args;
 use frosh::{Codes, CurvePoint, Evaluation, Queries, RankedEvaluation, Ranking, Truth};
@@ -107,8 +108,8 @@ impl Eval {
             base: codes.len(),
             queries: queries.len(),
             seconds: start.elapsed().as_secs_f64(),
-            left_out: eval_set.left_out().len(),
-            left_out_queries: eval_set.left_out_queries().len(),
+            left_out: count_of(eval_set.left_out()),
+            left_out_queries: count_of(eval_set.left_out_queries()),
             left_out_lines: eval_set.left_out_lines(),
         };
         self.report(common, &facts, &lines)
@@ -242,8 +243,8 @@ struct Facts {
     queries: usize,
     seconds: f64,
     /// Rows of the base and queries that could not be used, and what is said of them.
-    left_out: usize,
-    left_out_queries: usize,
+    left_out: u64,
+    left_out_queries: u64,
     left_out_lines: String,
 }
 

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 Distances are bits that differ; with --rank asymmetric the negated signed sum, with --rank estimated estimates
 of the squared Euclidean distance, with --rerank that distance itself (for cosine: of unit vectors).
 Ids are row numbers, from 0. Neighbours come by distance, equal ones by id. With --skip-bad, a query that cannot
-be used finds nothing and the other queries keep their numbers; so does a row of --rerank that cannot be used.")]
+be used finds nothing, and the other queries keep their numbers. A row of --rerank that cannot be used is not found.")]
 pub(crate) struct Search {
     /// The model file
     #[arg(value_name = "MODEL")]

@@ -4,7 +4,7 @@
 //! (nulls, lengths) and copied, a whole run of good rows at once.
 
 use super::{Column, damaged};
-use crate::batch::{Kind, Values};
+use crate::batch::{Kind, Values, add_range};
 use crate::error::{Fault, Hint};
 use crate::source::{MAX_DIM, Shape, Source, skip_by_reading};
 use arrow_array::cast::AsArray;
@@ -139,7 +139,7 @@ pub(crate) struct ListSource<R> {
     rows: u64,
     skip_bad: bool,
     /// Numbers of the rows left out since they were last asked for.
-    left_out: Vec<u64>,
+    left_out: Vec<Range<u64>>,
     /// The lists that were read, and which of them is next.
     lists: Lists,
     at: usize,
@@ -190,7 +190,7 @@ impl<R: ListReader> ListSource<R> {
                 dim,
                 rows,
                 skip_bad,
-                left_out: (0..left_out).collect(),
+                left_out: Vec::from_iter((left_out > 0).then_some(0..left_out)),
                 lists,
                 at: 0,
                 row,
@@ -279,7 +279,8 @@ impl<R: ListReader> Source for ListSource<R> {
             // If the run ended early, the next row is to be left out.
             let bad = usize::from(end < stop);
             if bad > 0 {
-                self.left_out.push(self.row + run as u64);
+                let bad = self.row + run as u64;
+                add_range(&mut self.left_out, bad..bad + 1);
             }
             self.at = end + bad;
             self.row += (run + bad) as u64;
@@ -304,7 +305,7 @@ impl<R: ListReader> Source for ListSource<R> {
         Ok(())
     }
 
-    fn take_left_out(&mut self) -> Vec<u64> {
+    fn take_left_out(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.left_out)
     }
 }
