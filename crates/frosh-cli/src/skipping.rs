@@ -134,7 +134,8 @@ mod tests {
     fn a_report_names_the_first_rows() {
         let left_out = |rows: &[u64]| {
             let mut skipped = Skipping::default().start([]).unwrap();
-            rows.iter().for_each(|row| skipped.add(&[*row..row + 1]).unwrap());
+            rows.iter()
+                .for_each(|row| skipped.add(std::slice::from_ref(&(*row..row + 1))).unwrap());
             skipped.finish().unwrap().line(", left out")
         };
         assert_eq!(left_out(&[]), "");

@@ -301,7 +301,7 @@ impl Batch {
         let mut runs = Vec::new();
         let (mut from, mut number) = (0, self.first);
         let end = self.first + self.len() as u64 + self.left_out_rows();
-        for left_out in self.left_out.iter().cloned().chain([end..end]) {
+        for left_out in self.left_out.iter().cloned().chain(std::iter::once(end..end)) {
             let rows = (left_out.start - number) as usize;
             if rows > 0 {
                 runs.push((from..from + rows, self.file_start + number));
