@@ -2,14 +2,14 @@
 
 use crate::verbs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, Args, Command, CommandFactory as _, Parser, Subcommand};
 use frosh::{Method, Metric, Rotation};
 use frosh_io::{Columns, Format, Kind, Options};
 use std::path::Path;
 
 const EXAMPLES: &str = "\
 Examples:
-  frosh demo                                            see the whole job on made-up data
+  frosh demo                                            try it on made-up data
   frosh train vectors.npy --bits 64 -o model.frosh      learn codes of 8 bytes
   frosh encode model.frosh vectors.npy -o codes.frosh   turn vectors into codes
   frosh search model.frosh codes.frosh --queries q.npy  find the nearest 10
@@ -146,9 +146,6 @@ pub(crate) struct Learning {
     /// Seed of all randomness: the same seed and rows give the same file
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
-    /// Leave out rows with NaN, infinity or nulls instead of stopping at them
-    #[arg(long)]
-    pub(crate) skip_bad: bool,
     /// Save the state here every so often; started again after a crash with the same arguments, go on from
     /// it. Settings, and the sizes, times of modification and (where looked at) bytes of the files, must be as they were
     #[arg(long, value_name = "FILE")]
@@ -170,6 +167,46 @@ pub(crate) struct Fitting {
     #[arg(long, value_name = "NAME", ignore_case = true,
           value_parser = names::<Rotation>(Rotation::NAMES))]
     pub(crate) rotation: Option<Rotation>,
+    /// Replace the model that is there. Codes and indexes made with it cannot be searched with the new one
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Make a model even of rows that are all equal: its codes tell nothing
+    #[arg(long)]
+    pub(crate) allow_constant: bool,
+}
+
+/// The command line. Numbers may be negative, so that the answer to one is about the number and not about a flag, and the
+/// texts after the options are wrapped to the terminal.
+pub(crate) fn command() -> Command {
+    prepare(Cli::command())
+}
+
+fn prepare(command: Command) -> Command {
+    const NUMBERS: [&str; 6] = ["N", "K", "BITS", "SECONDS", "SHARE", "N|N%"];
+    let number = |argument: &Arg| {
+        let names = argument.get_value_names().unwrap_or_default();
+        names.iter().any(|name| NUMBERS.contains(&name.trim_end_matches(",...")))
+    };
+    let after = command.get_after_help().map(|text| wrappable(&text.to_string()));
+    let command = match after {
+        Some(text) => command.after_help(text),
+        None => command,
+    };
+    command
+        .mut_args(|argument| match number(&argument) {
+            true => argument.allow_negative_numbers(true),
+            false => argument,
+        })
+        .mut_subcommands(prepare)
+}
+
+/// A text with one line for each paragraph, which is then wrapped as a whole. Examples keep their lines.
+fn wrappable(text: &str) -> String {
+    let paragraph = |text: &str| match text.starts_with("Example") {
+        true => text.to_owned(),
+        false => text.replace('\n', " "),
+    };
+    text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")
 }
 
 /// A parser for one of these names, which completions and help know.
@@ -209,6 +246,16 @@ pub(crate) fn check_distinct<'a>(
     }
 }
 
+/// Whether two names mean one file, there or not.
+pub(crate) fn same_place(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        path.canonicalize().ok().or_else(|| Some(folder.join(path.file_name()?)))
+    };
+    place(a).is_some() && place(a) == place(b)
+}
+
 pub(crate) fn format_name(name: &str) -> Result<Format, String> {
     name.parse()
 }
@@ -222,10 +269,49 @@ pub(crate) fn kind_name(name: &str) -> Result<Kind, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        command().debug_assert();
+    }
+
+    /// All verbs and their verbs.
+    fn each(command: &Command, look: &mut impl FnMut(&Command)) {
+        look(command);
+        command.get_subcommands().for_each(|verb| each(verb, look));
+    }
+
+    #[test]
+    fn texts_after_the_options_fit_narrow_terminals() {
+        each(&command(), &mut |verb| {
+            let text = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for paragraph in text.split("\n\n") {
+                let lines: Vec<_> = paragraph.lines().collect();
+                if paragraph.starts_with("Example") {
+                    let long: Vec<_> = lines.iter().filter(|line| line.len() > 80).collect();
+                    assert!(long.is_empty(), "{}: {long:#?}", verb.get_name());
+                } else {
+                    assert!(lines.len() <= 1, "{}: {paragraph}", verb.get_name());
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn only_options_of_the_input_stand_under_input() {
+        let input = ["format", "column", "dataset", "dim", "raw-type", "skip-bad", "skipped"];
+        each(&command(), &mut |verb| {
+            for argument in verb.get_arguments() {
+                let long = argument.get_long().unwrap_or_default();
+                let heading = argument.get_help_heading();
+                assert_eq!(
+                    heading == Some("Input"),
+                    input.contains(&long),
+                    "{}: {long:?}",
+                    verb.get_name()
+                );
+            }
+        });
     }
 }

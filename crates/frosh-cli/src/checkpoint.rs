@@ -27,11 +27,20 @@ pub(crate) struct Checkpoint {
     note: Value,
     every: Duration,
     last: Option<Instant>,
+    /// The bits, where they determine the rows of the sketch.
+    bits: Option<usize>,
 }
 
 impl Checkpoint {
-    /// A checkpoint at `path` of a run with these settings over these files.
-    pub(crate) fn new(path: &Path, every: f64, settings: Value, vectors: &Vectors) -> Result<Self> {
+    /// A checkpoint at `path` of a run with these settings over these files. `bits` are the bits of the model, where they
+    /// determine the rows of the sketch.
+    pub(crate) fn new(
+        path: &Path,
+        every: f64,
+        settings: Value,
+        vectors: &Vectors,
+        bits: Option<usize>,
+    ) -> Result<Self> {
         let every = Duration::try_from_secs_f64(every)
             .context("--checkpoint-every is not a number of seconds")?;
         let files = vectors.files().iter().map(|file| {
@@ -52,7 +61,7 @@ impl Checkpoint {
         });
         let files: Vec<Value> = files.collect::<Result<_>>()?;
         let note = json!({ "settings": settings, "files": files });
-        Ok(Self { path: path.to_owned(), note, every, last: None })
+        Ok(Self { path: path.to_owned(), note, every, last: None, bits })
     }
 
     /// The state to go on from, if there is one.
@@ -62,7 +71,7 @@ impl Checkpoint {
         }
         let sketcher = Sketcher::load(&self.path).context("cannot go on from the checkpoint")?;
         let then: Value = serde_json::from_str(sketcher.note()).unwrap_or_default();
-        if let Some(difference) = difference(&then, &self.note) {
+        if let Some(difference) = difference(&then, &self.note, self.bits) {
             bail!(
                 "{}: is a checkpoint of another run: {difference}. Give the arguments and data of that \
                  run, or remove the file to begin anew",
@@ -77,6 +86,11 @@ impl Checkpoint {
         if self.last.is_some_and(|last| last.elapsed() < self.every) {
             return Ok(());
         }
+        self.save(sketcher)
+    }
+
+    /// Saves the state.
+    pub(crate) fn save(&mut self, sketcher: &mut Sketcher) -> Result<()> {
         if sketcher.note().is_empty() {
             sketcher.set_note(self.note.to_string());
         }
@@ -129,7 +143,7 @@ impl Prints {
 }
 
 /// What differs between two notes, in words.
-fn difference(then: &Value, now: &Value) -> Option<String> {
+fn difference(then: &Value, now: &Value, bits: Option<usize>) -> Option<String> {
     let empty = serde_json::Map::new();
     let settings = |note: &Value| note["settings"].as_object().unwrap_or(&empty).clone();
     if !then["settings"].is_object() {
@@ -139,6 +153,13 @@ fn difference(then: &Value, now: &Value) -> Option<String> {
         // A setting that is not there was not noted at that time.
         let Some(before) = then["settings"].get(&name) else { continue };
         if *before != value {
+            // The rows of the sketch were not given: they follow from the bits.
+            if let (Some(bits), "sketch_rows", Some(rows)) = (bits, &*name, before.as_u64()) {
+                return Some(format!(
+                    "it was made with --bits {} (or --sketch-rows {rows}), and this run has --bits {bits}",
+                    rows / 2
+                ));
+            }
             return Some(format!(
                 "{} was {before} then, and is {value} now",
                 name.replace('_', "-")
@@ -201,12 +222,25 @@ mod tests {
     #[test]
     fn what_differs_is_named() {
         let note = |seed: u64, bytes: u64, content: &str| json!({"settings": {"seed": seed}, "files": [{"path": "a", "bytes": bytes, "content": content}]});
-        assert_eq!(difference(&note(1, 2, "x"), &note(1, 2, "x")), None);
-        let says = |other: Value| difference(&other, &note(1, 2, "x")).unwrap_or_default();
+        assert_eq!(difference(&note(1, 2, "x"), &note(1, 2, "x"), None), None);
+        let says = |other: Value| difference(&other, &note(1, 2, "x"), None).unwrap_or_default();
         assert_eq!(says(note(7, 2, "x")), "seed was 7 then, and is 1 now");
         assert_eq!(says(note(1, 3, "x")), "a had 3 bytes then, and has 2 now");
         assert_eq!(says(note(1, 2, "y")), "the content of a has changed");
         assert_eq!(says(Value::Null), "it does not tell of which");
+    }
+
+    #[test]
+    fn bits_are_named_where_they_were_given() {
+        let note = |rows: u64| json!({"settings": {"sketch_rows": rows}, "files": []});
+        let said = difference(&note(128), &note(32), Some(16)).unwrap();
+        assert_eq!(
+            said,
+            "it was made with --bits 64 (or --sketch-rows 128), and this run has --bits 16"
+        );
+        assert!(
+            difference(&note(128), &note(32), None).unwrap().starts_with("sketch-rows was 128")
+        );
     }
 
     #[test]
@@ -215,7 +249,7 @@ mod tests {
             json!({"settings": {"seed": 1}, "files": [{"path": "a", "bytes": 2, "content": "x"}]});
         let file = json!({"path": "a", "bytes": 2, "content": "x", "format": "raw", "type": "f32", "modified": "5.000000001", "samples": "z"});
         let now = json!({"settings": {"seed": 1, "more": 3}, "files": [file]});
-        assert_eq!(difference(&earlier, &now), None);
+        assert_eq!(difference(&earlier, &now, None), None);
         for (name, said) in [
             ("format", "a was read as \"other\" then, and is read as \"raw\" now"),
             ("type", "a held values of type \"other\" then, and \"f32\" now"),
@@ -224,7 +258,10 @@ mod tests {
         ] {
             let mut then = now.clone();
             then["files"][0][name] = json!("other");
-            assert!(difference(&then, &now).is_some_and(|text| text.starts_with(said)), "{name}");
+            assert!(
+                difference(&then, &now, None).is_some_and(|text| text.starts_with(said)),
+                "{name}"
+            );
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::args::{Common, Reading};
 use crate::progress::Progress;
 use crate::query_args::read_all;
+use crate::skipping::{LeftOut, Skipping, count_of};
 use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -11,6 +12,7 @@ use frosh::{Codes, ExactSearch, Hasher, Metric, Ranking, Rows};
 use frosh_io::{Batch, Vectors};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::ops::Range;
 
 /// Rows held out as queries where nothing else is said.
 const HELD_OUT: u64 = 300;
@@ -32,14 +34,21 @@ pub(crate) struct EvalSetArgs {
     seed: u64,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 /// Base and queries.
 pub(crate) struct EvalSet {
     base: Vectors,
-    /// Rows of the base that are queries.
+    /// Rows that are queries, counted among the rows of the base that can be used.
     held: BTreeSet<u64>,
     queries: Vec<f64>,
+    /// Rows of the base that cannot be used, by their numbers, and of the queries.
+    left_out: Vec<Range<u64>>,
+    left_out_queries: Vec<Range<u64>>,
+    /// What the report says of them.
+    pub(crate) skipped: LeftOut,
     quiet: bool,
 }
 
@@ -47,7 +56,8 @@ impl EvalSetArgs {
     /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
     pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<EvalSet> {
         let open = |data: &[OsString]| -> Result<Vectors> {
-            let vectors = Vectors::open(data, &self.reading.options(false))?;
+            let options = self.reading.options(self.skipping.skip_bad);
+            let vectors = crate::kinds::vectors(data, &options)?;
             if vectors.dim() != dim {
                 bail!(
                     "{whose} is for {dim} dimensions, but {} has {}",
@@ -65,23 +75,27 @@ impl EvalSetArgs {
             );
         }
         let quiet = common.quiet;
+        let mut skipped = self.skipping.start(base.files().iter().map(|file| &*file.path))?;
+        // Which rows can be used is known only after reading them, and needed before: for labels.
+        let count = self.skipping.skip_bad || (self.queries.is_empty() && base.rows().is_none());
+        let (mut rows, mut left_out) = (base.rows().unwrap_or(0), Vec::new());
+        if count {
+            rows = 0;
+            let mut batches = base.batches();
+            while let Some(batch) = batches.next()? {
+                rows += batch.len() as u64;
+            }
+            left_out = batches.take_left_out();
+        }
+        skipped.add(&left_out)?;
+        let skipped = skipped.finish()?;
         if !self.queries.is_empty() {
             let queries = open(&self.queries)?;
-            let queries =
+            let (queries, left_out_queries) =
                 read_all(&queries, &mut Progress::new("queries", queries.rows(), 0, quiet))?;
-            return Ok(EvalSet { base, held: BTreeSet::new(), queries, quiet });
+            let held = BTreeSet::new();
+            return Ok(EvalSet { base, held, queries, left_out, left_out_queries, skipped, quiet });
         }
-        let rows = match base.rows() {
-            Some(rows) => rows,
-            None => {
-                let mut rows = 0;
-                let mut batches = base.batches();
-                while let Some(batch) = batches.next()? {
-                    rows += batch.len() as u64;
-                }
-                rows
-            }
-        };
         let wanted = self.held_out.map_or((rows / 2).min(HELD_OUT), u64::from);
         if wanted == 0 || wanted > rows / 2 {
             bail!(
@@ -97,10 +111,20 @@ impl EvalSetArgs {
             let bytes = [self.seed.to_le_bytes(), draw.to_le_bytes()].concat();
             held.insert(xxhash_rust::xxh3::xxh3_64(&bytes) % rows);
         }
-        let ids: Vec<u64> = held.iter().copied().collect();
+        // From their places among the rows that can be used to their numbers.
+        let mut before = left_out.iter().cloned().flatten().peekable();
+        let mut passed = 0;
+        let mut number = |place: u64| {
+            while before.next_if(|row| *row <= place + passed).is_some() {
+                passed += 1;
+            }
+            place + passed
+        };
+        let ids: Vec<u64> = held.iter().map(|place| number(*place)).collect();
         let mut queries = Vec::with_capacity(ids.len() * base.dim());
         base.visit(&ids, |_, row| queries.extend_from_slice(row))?;
-        Ok(EvalSet { base, held, queries, quiet })
+        let left_out_queries = Vec::new();
+        Ok(EvalSet { base, held, queries, left_out, left_out_queries, skipped, quiet })
     }
 }
 
@@ -115,7 +139,28 @@ impl EvalSet {
         self.base.rows()
     }
 
-    /// Rows of the base that are queries; the queries are in this order. None if they have files of their own.
+    /// Numbers of the rows of the base that cannot be used.
+    pub(crate) fn left_out(&self) -> &[Range<u64>] {
+        &self.left_out
+    }
+
+    /// Numbers of the queries that cannot be used.
+    pub(crate) fn left_out_queries(&self) -> &[Range<u64>] {
+        &self.left_out_queries
+    }
+
+    /// Lines for a report, on what cannot be used.
+    pub(crate) fn left_out_lines(&self) -> String {
+        let mut text = self.skipped.line(" in the base");
+        match count_of(&self.left_out_queries) {
+            0 => {}
+            1 => text += "1 query could not be used\n",
+            queries => text += &format!("{queries} queries could not be used\n"),
+        }
+        text
+    }
+
+    /// Rows of the base that are queries, counted among those that can be used; the queries are in this order. None if they have files of their own.
     pub(crate) fn held(&self) -> &BTreeSet<u64> {
         &self.held
     }

@@ -1,14 +1,17 @@
 //! The next step after an error of `frosh-io`, in the words and flags of this program.
 //!
-//! Advice is given only if the verb has the flag: `encode`, for example, cannot skip rows.
+//! Advice is given only if the verb has the flag, and not to skip bad rows if that was asked for already.
 
 use crate::args::Cli;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory as _};
 use frosh_io::Hint;
 
 /// The verb that runs, and so the flags that advice may name.
 pub(crate) struct Flags {
     verb: Command,
+    /// Names of the flags that were given.
+    given: Vec<String>,
 }
 
 impl Flags {
@@ -19,7 +22,11 @@ impl Flags {
             let Some(found) = verb.find_subcommand(name).cloned() else { break };
             (verb, arguments) = (found, inner);
         }
-        Self { verb }
+        let on_the_command_line =
+            |id: &clap::Id| arguments.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+        let given = verb.get_arguments().filter(|argument| on_the_command_line(argument.get_id()));
+        let given = given.filter_map(|argument| argument.get_long()).map(str::to_owned).collect();
+        Self { verb, given }
     }
 
     fn has(&self, flag: &str) -> bool {
@@ -28,7 +35,12 @@ impl Flags {
 
     /// What to do after an error, if there is something this verb has a flag for.
     pub(crate) fn advice(&self, error: &anyhow::Error) -> Option<&'static str> {
-        let (flags, advice) = words(error.chain().find_map(hint)?)?;
+        let hint = error.chain().find_map(hint)?;
+        let (flags, advice) = words(hint)?;
+        // To skip bad rows again would not help. Other flags may be given with another value.
+        if hint == Hint::SkipBadRows && self.given.iter().any(|flag| flags.contains(&&**flag)) {
+            return None;
+        }
         flags.iter().all(|flag| self.has(flag)).then_some(advice)
     }
 }
@@ -79,8 +91,10 @@ mod tests {
         let skip = Some("--skip-bad leaves such rows out");
         assert_eq!(advice("frosh train a.npy -o x", Hint::SkipBadRows), skip);
         assert_eq!(advice("frosh convert a.npy b.npy", Hint::SkipBadRows), skip);
-        assert_eq!(advice("frosh encode m a.npy -o x", Hint::SkipBadRows), None);
-        assert_eq!(advice("frosh index build m a.npy -o x", Hint::SkipBadRows), None);
+        assert_eq!(advice("frosh encode m a.npy -o x", Hint::SkipBadRows), skip);
+        assert_eq!(advice("frosh index build m a.npy -o x", Hint::SkipBadRows), skip);
+        assert_eq!(advice("frosh index build m a.npy -o x --skip-bad", Hint::SkipBadRows), None);
+        assert_eq!(advice("frosh merge a b -o x", Hint::SkipBadRows), None);
         let column = Some("choose one with --column");
         assert_eq!(advice("frosh index build m a.npy -o x", Hint::ChooseColumn), column);
         assert_eq!(advice("frosh merge a b -o x", Hint::ChooseColumn), None);
@@ -90,7 +104,8 @@ mod tests {
     #[test]
     fn advice_names_the_flags_that_are_looked_for() {
         let cli = Cli::command();
-        let convert = Flags { verb: cli.find_subcommand("convert").unwrap().clone() };
+        let convert =
+            Flags { verb: cli.find_subcommand("convert").unwrap().clone(), given: Vec::new() };
         for hint in [
             Hint::SetDimension,
             Hint::SetDimensionOrFormat,

@@ -1,9 +1,11 @@
 //! Class labels in place of exact neighbours, for `eval`: a row is relevant if it has the query's label.
 
 use crate::eval_set::EvalSet;
+use crate::skipping::count_of;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Where labels come from.
@@ -31,7 +33,17 @@ impl LabelArgs {
         if self.labels.is_empty() {
             return Ok(None);
         }
-        let base = read(&self.labels)?;
+        let mut base = read(&self.labels)?;
+        let left_out = eval_set.left_out();
+        if let Some(last) = left_out.last().filter(|last| last.end > base.len() as u64) {
+            let (names, got) = (names(&self.labels), base.len());
+            bail!(
+                "{names}: {got} labels, expected at least {}, one for each row of the base",
+                last.end
+            );
+        }
+        // Labels are given for all rows, those that are left out too.
+        remove(&mut base, left_out);
         // A base that does not tell its rows was counted where rows are held out.
         if let Some(rows) = eval_set.rows() {
             check(&self.labels, base.len(), rows, "the base")?;
@@ -39,13 +51,11 @@ impl LabelArgs {
         let held = eval_set.held();
         let of_queries = match (held.is_empty(), self.query_labels.is_empty()) {
             (true, false) => {
-                let labels = read(&self.query_labels)?;
-                check(
-                    &self.query_labels,
-                    labels.len(),
-                    eval_set.queries()?.len() as u64,
-                    "--queries",
-                )?;
+                let mut labels = read(&self.query_labels)?;
+                let left_out = eval_set.left_out_queries();
+                let queries = eval_set.queries()?.len() as u64 + count_of(left_out);
+                check(&self.query_labels, labels.len(), queries, "--queries")?;
+                remove(&mut labels, left_out);
                 labels
             }
             (true, true) => bail!("with --labels and --queries, --query-labels is needed too"),
@@ -65,8 +75,8 @@ impl LabelArgs {
 
     /// Compares the labels with the rows of the base once those are known for certain.
     pub(crate) fn check(&self, labels: &Labels, eval_set: &EvalSet, rows: usize) -> Result<()> {
-        let held = eval_set.held().len();
-        check(&self.labels, labels.base.len() + held, (rows + held) as u64, "the base")
+        let beside = eval_set.held().len() + count_of(eval_set.left_out()) as usize;
+        check(&self.labels, labels.base.len() + beside, (rows + beside) as u64, "the base")
     }
 }
 
@@ -80,8 +90,22 @@ fn read(files: &[PathBuf]) -> Result<Vec<i64>> {
 
 fn check(files: &[PathBuf], got: usize, rows: u64, whose: &str) -> Result<()> {
     if got as u64 != rows {
-        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-        bail!("{}: {got} labels, expected {rows}, one for each row of {whose}", names.join(", "));
+        let names = names(files);
+        bail!("{names}: {got} labels, expected {rows}, one for each row of {whose}");
     }
     Ok(())
+}
+
+fn names(files: &[PathBuf]) -> String {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    names.join(", ")
+}
+
+/// Removes the labels of rows, whose numbers ascend.
+fn remove(labels: &mut Vec<i64>, rows: &[Range<u64>]) {
+    let (mut rows, mut row) = (rows.iter().cloned().flatten().peekable(), 0u64);
+    labels.retain(|_| {
+        row += 1;
+        rows.next_if_eq(&(row - 1)).is_none()
+    });
 }

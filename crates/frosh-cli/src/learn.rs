@@ -1,8 +1,11 @@
 //! Learning from files: what `train` and `sketch` share.
 
-use crate::args::{Common, Fitting, Learning, Reading, check_distinct};
+use crate::args::{Common, Fitting, Learning, Reading, check_distinct, same_place};
 use crate::checkpoint::Checkpoint;
+use crate::output::count;
 use crate::progress::Progress;
+use crate::signals::{self, Interrupted};
+use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use frosh::{AtomicFile, Config, Pool, Sketcher};
 use frosh_io::Vectors;
@@ -20,12 +23,28 @@ pub(crate) struct Learned {
     /// Rows that an earlier run had done.
     pub(crate) resumed_at: u64,
     /// Rows left out as bad.
-    pub(crate) left_out: u64,
+    pub(crate) left_out: LeftOut,
     /// Seconds spent waiting for data.
     pub(crate) read: f64,
     /// Seconds spent learning.
     pub(crate) sketch: f64,
     pub(crate) bytes_per_row: usize,
+    /// Whether reading was ended by an interrupt.
+    pub(crate) interrupted: bool,
+}
+
+impl Learned {
+    /// To be called when the result is written: an interrupt is not a success.
+    pub(crate) fn end(&self, output: &Path) -> Result<()> {
+        if self.interrupted {
+            let rows = count(self.sketcher.rows());
+            bail!(Interrupted(format!(
+                "interrupted: {} was learned from the {rows} rows read until then",
+                output.display()
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// Something to be done after every so many rows.
@@ -37,13 +56,14 @@ pub(crate) fn learn(
     data: &[OsString],
     output: &Path,
     reading: &Reading,
+    skipping: &Skipping,
     learning: &Learning,
     worker: u64,
     common: &Common,
     fitting: Option<&Fitting>,
     refresh: Refresh<'_>,
 ) -> Result<Learned> {
-    let vectors = Vectors::open(data, &reading.options(learning.skip_bad))?;
+    let vectors = crate::kinds::vectors(data, &reading.options(skipping.skip_bad))?;
     check_distinct(output, vectors.files().iter().map(|file| &*file.path))?;
     if let Some(checkpoint) = &learning.checkpoint {
         check_distinct(checkpoint, vectors.files().iter().map(|file| &*file.path))?;
@@ -51,6 +71,9 @@ pub(crate) fn learn(
             bail!("--checkpoint and --output name the same file: give them different names");
         }
     }
+    let inputs = vectors.files().iter().map(|file| &*file.path);
+    let others = inputs.chain([output]).chain(learning.checkpoint.as_deref());
+    let mut skipped = skipping.start(others)?;
     // What runs that were killed left behind. Their checkpoint and their output are this run's to replace.
     for path in learning.checkpoint.iter().map(|path| &**path).chain([output]) {
         AtomicFile::remove_leftovers(path);
@@ -70,13 +93,16 @@ pub(crate) fn learn(
         "reservoir": learning.reservoir,
         "seed": learning.seed,
         "worker": worker,
-        "skip_bad": learning.skip_bad,
+        "skip_bad": skipping.skip_bad,
         "dim": vectors.dim(),
         "dataset": reading.dataset,
         "column": reading.column_setting(),
     });
     let mut checkpoint = match &learning.checkpoint {
-        Some(path) => Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors)?),
+        Some(path) => {
+            let bits = fitting.filter(|_| learning.sketch_rows.is_none()).map(|f| f.bits);
+            Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors, bits)?)
+        }
         None => None,
     };
     if let Some(resumed) =
@@ -89,31 +115,50 @@ pub(crate) fn learn(
     let mut progress = Progress::new("learning", vectors.rows(), bytes_per_row, common.quiet);
     progress.start_at(resumed_at);
     let mut batches = vectors.batches_from(resumed_at);
+    let interrupt = signals::finish_on_interrupt();
     let (mut read, mut sketch) = (0.0, 0.0);
     loop {
         let clock = Instant::now();
-        let Some(batch) = batches.next()? else { break };
+        let Some(batch) = batches.next_unless(|| interrupt.is_due())? else { break };
         read += clock.elapsed().as_secs_f64();
         let mut from = 0;
         while from < batch.len() {
             let left = batch.len() - from;
-            let count = match refresh {
+            let rows = match refresh {
                 Some((every, _)) => left.min((every - sketcher.rows() % every) as usize),
                 None => left,
             };
             let clock = Instant::now();
-            batch.feed_range(from..from + count, &mut sketcher)?;
+            batch.feed_range(from..from + rows, &mut sketcher)?;
             sketch += clock.elapsed().as_secs_f64();
-            from += count;
+            from += rows;
             match refresh {
                 Some((every, write)) if sketcher.rows().is_multiple_of(every) => write(&sketcher)?,
                 _ => {}
             }
         }
         progress.add(batch.len());
+        skipped.add(&batches.take_left_out())?;
         if let Some(checkpoint) = &mut checkpoint {
             checkpoint.save_if_due(&mut sketcher)?;
         }
+    }
+    drop(progress);
+    let interrupted = interrupt.came();
+    // From here on an interrupt stops the program at once.
+    drop(interrupt);
+    if interrupted && let Some(checkpoint) = &mut checkpoint {
+        checkpoint.save(&mut sketcher)?;
+        let rows = count(sketcher.rows());
+        bail!(Interrupted(format!(
+            "interrupted after {rows} rows: the state is kept in {}, and the same command goes on from there",
+            learning.checkpoint.iter().map(|path| path.display().to_string()).collect::<String>()
+        )));
+    }
+    if interrupted && sketcher.rows() == 0 {
+        bail!(Interrupted(
+            "interrupted before the first rows were learned: nothing is written".into()
+        ));
     }
     if sketcher.rows() == 0 {
         bail!(
@@ -121,18 +166,18 @@ pub(crate) fn learn(
             vectors.files()[0].path.display()
         );
     }
-    let left_out = batches.left_out();
-    Ok(Learned { sketcher, checkpoint, resumed_at, left_out, read, sketch, bytes_per_row })
-}
-
-/// Whether two names mean one file, there or not.
-fn same_place(a: &Path, b: &Path) -> bool {
-    let place = |path: &Path| {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        path.canonicalize().ok().or_else(|| Some(folder.join(path.file_name()?)))
-    };
-    place(a).is_some() && place(a) == place(b)
+    skipped.add(&batches.take_left_out())?;
+    let left_out = skipped.finish()?;
+    Ok(Learned {
+        sketcher,
+        checkpoint,
+        resumed_at,
+        left_out,
+        read,
+        sketch,
+        bytes_per_row,
+        interrupted,
+    })
 }
 
 /// Threads to learn on: by default one for every core but the one that reads.

@@ -1,27 +1,29 @@
 //! The `frosh` program. Each verb is a file in `verbs/`; this one parses, runs, and turns errors into one
-//! line and an exit code: 0 done, 1 failed, 2 wrong usage.
+//! line and an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
 mod args;
 mod checkpoint;
 mod choice;
 mod eval_set;
 mod hints;
+mod kinds;
 mod labels;
 mod learn;
 mod output;
 mod progress;
 mod query_args;
 mod signals;
+mod skipping;
 mod verbs;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let arguments = args::Cli::command().get_matches();
+    let arguments = args::command().get_matches();
     let cli = match args::Cli::from_arg_matches(&arguments) {
         Ok(cli) => cli,
-        Err(error) => error.format(&mut args::Cli::command()).exit(),
+        Err(error) => error.format(&mut args::command()).exit(),
     };
     signals::watch();
     let done = frosh::Pool::new(cli.common.threads)
@@ -30,6 +32,10 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(interrupted) = error.downcast_ref::<signals::Interrupted>() {
+                output::complain(&interrupted.to_string());
+                return ExitCode::from(130);
+            }
             // Whoever reads our output may stop (`| head`): an end, but not a success.
             if !output::is_broken_pipe(&error) {
                 let mut line = format!("error: {}", output::chain(&error));

@@ -2,8 +2,10 @@
 //! What `search` and `index search` share.
 
 use crate::args::{Common, Reading};
-use crate::output::print;
+use crate::kinds;
+use crate::output::{complain, print};
 use crate::progress::Progress;
+use crate::skipping::{Skipping, count_of};
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -11,6 +13,7 @@ use frosh::{Hasher, Hit, IdSet, Ranking, Search};
 use frosh_io::Vectors;
 use serde_json::json;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What is asked.
@@ -31,12 +34,16 @@ pub(crate) struct QueryArgs {
     only: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: Reading,
+    #[command(flatten)]
+    pub(crate) skipping: Skipping,
 }
 
 /// What was read for a search.
 pub(crate) struct Asked {
     /// The query vectors, row after row.
     pub(crate) values: Vec<f64>,
+    /// Numbers of query rows that could not be used, ascending.
+    pub(crate) left_out: Vec<Range<u64>>,
     /// The ids that may be found.
     pub(crate) only: Option<IdSet>,
 }
@@ -44,13 +51,20 @@ pub(crate) struct Asked {
 impl QueryArgs {
     /// Reads the queries for this model, which is in the file or folder `whose`.
     pub(crate) fn read(&self, hasher: &Hasher, whose: &Path, common: &Common) -> Result<Asked> {
-        let vectors = Vectors::open(&self.queries, &self.reading.options(false))?;
+        let vectors = kinds::vectors(&self.queries, &self.reading.options(self.skipping.skip_bad))?;
         check_dim(hasher, whose, &vectors)?;
         let only = self.only.as_deref().map(frosh_io::whole_numbers::<u64>).transpose()?;
         let only = only.map(|ids| ids.into_iter().collect());
         let mut progress = Progress::new("queries", vectors.rows(), 0, common.quiet);
-        let values = read_all(&vectors, &mut progress)?;
-        Ok(Asked { values, only })
+        let mut skipped = self.skipping.start(vectors.files().iter().map(|file| &*file.path))?;
+        let (values, left_out) = read_all(&vectors, &mut progress)?;
+        drop(progress);
+        skipped.add(&left_out)?;
+        let line = skipped.finish()?.line(" as a query");
+        if !common.quiet && !line.is_empty() {
+            complain(line.trim_end());
+        }
+        Ok(Asked { values, left_out, only })
     }
 
     /// The search for `k` neighbours, or within a radius, that the options describe.
@@ -66,13 +80,29 @@ impl QueryArgs {
     }
 }
 
-/// Prints hits: one line for each query (JSON) or for each hit (text). `whole` distances are numbers of bits.
-pub(crate) fn print_hits(common: &Common, found: &[Vec<Hit>], whole: bool) -> Result<()> {
+/// Prints hits: one line for each query (JSON) or for each hit (text). `whole` distances are numbers of bits. Queries
+/// that were left out found nothing, and the others keep their numbers.
+pub(crate) fn print_hits(
+    common: &Common,
+    found: &[Vec<Hit>],
+    left_out: &[Range<u64>],
+    whole: bool,
+) -> Result<()> {
     let mut text = String::new();
     if !common.json {
         text += "query\trank\tid\tdistance\n";
     }
-    for (query, hits) in found.iter().enumerate() {
+    let all = 0..found.len() as u64 + count_of(left_out);
+    let (mut found, mut left_out) = (found.iter(), left_out.iter().cloned().flatten().peekable());
+    for query in all {
+        if left_out.next_if_eq(&query).is_some() {
+            if common.json {
+                let nothing = json!({"query": query, "ids": [], "distances": [], "left_out": true});
+                text += &format!("{nothing}\n");
+            }
+            continue;
+        }
+        let Some(hits) = found.next() else { break };
         if common.json {
             let ids: Vec<u64> = hits.iter().map(|hit| hit.id).collect();
             let distance =
@@ -93,8 +123,11 @@ pub(crate) fn print_hits(common: &Common, found: &[Vec<Hit>], whole: bool) -> Re
     print(&text)
 }
 
-/// All values of some vectors.
-pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec<f64>> {
+/// All values of some vectors, and the numbers of the rows that were left out.
+pub(crate) fn read_all(
+    vectors: &Vectors,
+    progress: &mut Progress,
+) -> Result<(Vec<f64>, Vec<Range<u64>>)> {
     let mut values = Vec::new();
     let mut batches = vectors.batches();
     while let Some(batch) = batches.next()? {
@@ -103,7 +136,8 @@ pub(crate) fn read_all(vectors: &Vectors, progress: &mut Progress) -> Result<Vec
         progress.add(batch.len());
     }
     if values.is_empty() {
-        bail!("{} has no rows", vectors.files()[0].path.display());
+        let every = if batches.left_out() > 0 { " that can be used" } else { "" };
+        bail!("{} has no rows{every}", vectors.files()[0].path.display());
     }
-    Ok(values)
+    Ok((values, batches.take_left_out()))
 }

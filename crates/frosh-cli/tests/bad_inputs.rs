@@ -46,6 +46,13 @@ fn folder() -> tempfile::TempDir {
     ok(dir.path(), "train good.npy --bits 8 --seed 5 -o other.frosh --quiet");
     ok(dir.path(), "sketch good.npy -o good.sketch --quiet");
     ok(dir.path(), "encode other.frosh good.npy -o other-codes.frosh --quiet");
+    ok(dir.path(), "encode model.frosh good.npy -o codes.frosh --quiet");
+    ok(dir.path(), "index build model.frosh good.npy -o index --quiet");
+    let mut state = frosh::Sketcher::new(frosh::Config::new(8)).unwrap();
+    state.push(frosh::Rows::new(&good, 8).unwrap()).unwrap();
+    state.save(at("state")).unwrap();
+    write_npy(&at("equal.npy"), &good[..8].repeat(400), 8);
+    ok(dir.path(), "convert good.npy good.fbin --quiet");
     ok(dir.path(), "convert good.npy good.parquet --quiet");
     ok(dir.path(), "convert good.npy good.csv --quiet");
     let model = std::fs::read(at("model.frosh")).unwrap();
@@ -90,8 +97,83 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("encode later.frosh good.npy -o x", &["later.frosh", "version 9", "newer frosh"], 1),
     ("encode torn.frosh good.npy -o x", &["torn.frosh", "cut short or damaged"], 1),
     ("encode flipped.frosh good.npy -o x", &["flipped.frosh", "checksum"], 1),
-    ("encode good.npy good.npy -o x", &["good.npy", "not a frosh file"], 1),
-    ("encode other-codes.frosh good.npy -o x", &["frosh-codes", "frosh-hasher"], 1),
+    (
+        "encode good.npy good.npy -o x",
+        &["good.npy is a file of vectors", "model comes first: frosh encode"],
+        1,
+    ),
+    ("encode other-codes.frosh good.npy -o x", &["is a codes file", "the model comes first"], 1),
+    ("encode good.sketch good.npy -o x", &["is a sketch, not a model", "frosh fit good.sketch"], 1),
+    ("encode state good.npy -o x", &["state is a checkpoint", "finish it"], 1),
+    (
+        "encode model.frosh other.frosh -o x",
+        &["other.frosh is a model, but vectors are expected"],
+        1,
+    ),
+    ("train model.frosh -o x", &["model.frosh is a model, but vectors are expected"], 1),
+    (
+        "search other-codes.frosh other.frosh --queries good.npy",
+        &["is a codes file", "model comes first: frosh search MODEL CODES"],
+        1,
+    ),
+    (
+        "search model.frosh index --queries good.npy",
+        &["index is an index", "frosh index search index"],
+        1,
+    ),
+    (
+        "search index model.frosh --queries good.npy",
+        &["index is an index", "frosh index search index"],
+        1,
+    ),
+    (
+        "search model.frosh other.frosh --queries good.npy",
+        &["other.frosh is a model, not codes"],
+        1,
+    ),
+    (
+        "search model.frosh good.fbin --queries good.npy",
+        &["good.fbin is a file of vectors, not codes"],
+        1,
+    ),
+    (
+        "search model.frosh codes.frosh --queries good.sketch",
+        &["good.sketch is a sketch, but vectors"],
+        1,
+    ),
+    ("eval good.sketch --base good.npy", &["frosh fit good.sketch"], 1),
+    (
+        "index search codes.frosh --queries good.npy",
+        &["codes file, not an index", "frosh search MODEL"],
+        1,
+    ),
+    (
+        "index add model.frosh good.npy",
+        &["model.frosh is a model, not an index", "frosh index build"],
+        1,
+    ),
+    (
+        "index build good.npy model.frosh -o x",
+        &["good.npy is a file of vectors", "model comes first"],
+        1,
+    ),
+    ("index info good.sketch", &["good.sketch is a sketch, not an index"], 1),
+    ("merge good.sketch state -o x", &["state is a checkpoint, not a sketch"], 1),
+    (
+        "fit good.npy -o x",
+        &["good.npy is a file of vectors, not a sketch", "frosh sketch good.npy"],
+        1,
+    ),
+    ("train good.npy --bits -8 -o x", &["invalid value '-8' for '--bits", "from 1 to 8192"], 2),
+    ("calibrate model.frosh --base good.npy --bits -8", &["invalid value '-8' for '--bits"], 2),
+    ("search model.frosh codes.frosh --queries good.npy -k -1", &["'-1' for '-k"], 2),
+    ("train equal.npy --bits 8 -o x", &["400 rows that are all equal", "--allow-constant"], 1),
+    (
+        "train good.npy --bits 8 --seed 3 -o model.frosh",
+        &["model.frosh is a model already", "--force"],
+        1,
+    ),
+    ("fit good.sketch --bits 4 -o model.frosh", &["model.frosh is a model already", "--force"], 1),
     ("search model.frosh other-codes.frosh --queries good.npy", &["other-codes.frosh", "model"], 1),
     ("search other.frosh other-codes.frosh --queries good.npy --rerank wide.npy", &["8", "9"], 1),
     ("eval model.frosh --base good.npy --held-out 500", &["good.npy", "500 of 400 rows"], 1),
@@ -124,8 +206,8 @@ const TABLE: &[(&str, &[&str], i32)] = &[
     ("eval model.frosh --base good.npy --labels missing.txt", &["missing.txt", "No such file"], 1),
     ("eval model.frosh --base good.npy --labels 400.txt --truth 5", &["--labels", "--truth"], 2),
     ("eval model.frosh --base good.npy --query-labels 400.txt", &["--labels"], 2),
-    ("merge model.frosh -o x", &["model.frosh", "frosh-sketch"], 1),
-    ("fit model.frosh -o x", &["model.frosh", "frosh-sketch"], 1),
+    ("merge model.frosh -o x", &["model.frosh is a model, not a sketch"], 1),
+    ("fit model.frosh -o x", &["model.frosh is a model, not a sketch"], 1),
     ("inspect missing", &["missing", "No such file"], 1),
     ("inspect unknown.dat", &["unknown.dat", "--format"], 1),
     ("convert good.npy x.bvecs", &["good.npy, row 0", "u8 cannot hold", "--type"], 1),
@@ -186,7 +268,8 @@ fn advice_names_only_flags_that_the_verb_has() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "frosh {arguments}: {said}");
         assert!(said.contains("nan.npy, row 7: column 3 is NaN"), "frosh {arguments}: {said}");
-        assert!(!said.contains("--"), "frosh {arguments}: {said}");
+        assert!(said.contains("; --skip-bad leaves such rows out"), "frosh {arguments}: {said}");
+        assert_eq!(said.matches("--").count(), 1, "frosh {arguments}: {said}");
     }
     // The format of labels is found by content and name: --format is for the base.
     std::fs::write(dir.path().join("labels.npy"), "1\n2\n").unwrap();
@@ -196,11 +279,51 @@ fn advice_names_only_flags_that_the_verb_has() {
 }
 
 #[test]
+fn a_model_is_replaced_only_by_force() {
+    let dir = folder();
+    let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    let before = read("model.frosh");
+    for job in ["train good.npy --bits 8 --seed 3", "fit good.sketch --bits 4"] {
+        assert_eq!(
+            run(dir.path(), &format!("{job} -o model.frosh")).status.code(),
+            Some(1),
+            "{job}"
+        );
+        assert!(read("model.frosh") == before, "{job}");
+        ok(dir.path(), &format!("{job} -o model.frosh --force --quiet"));
+        assert!(read("model.frosh") != before, "{job}");
+        std::fs::write(dir.path().join("model.frosh"), &before).unwrap();
+    }
+    // The same model again, and a file that is none.
+    ok(dir.path(), "fit good.sketch --bits 8 -o fitted.frosh --quiet");
+    ok(dir.path(), "fit good.sketch --bits 8 -o fitted.frosh --quiet");
+    std::fs::write(dir.path().join("note.txt"), "x").unwrap();
+    ok(dir.path(), "train good.npy --bits 8 -o note.txt --quiet");
+}
+
+#[test]
+fn equal_rows_are_learned_from_only_on_request() {
+    let dir = folder();
+    let report = common::json(dir.path(), "train equal.npy --bits 8 --allow-constant -o x.frosh");
+    assert_eq!(report["rank"], 0);
+    ok(dir.path(), "train equal.npy --bits 8 --method lsh -o lsh.frosh --quiet");
+    ok(dir.path(), "sketch equal.npy -o equal.sketch --quiet");
+    let output = run(dir.path(), "fit equal.sketch --bits 8 -o y.frosh");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("--allow-constant"), "{said}");
+    assert!(!dir.path().join("y.frosh").exists());
+    ok(dir.path(), "fit equal.sketch --bits 8 --allow-constant -o y.frosh --quiet");
+}
+
+#[test]
 fn a_refused_write_keeps_the_file_that_was_there() {
     let dir = folder();
     let model = dir.path().join("model.frosh");
     let before = std::fs::read(&model).unwrap();
-    assert_eq!(run(dir.path(), "train nan.npy --bits 8 -o model.frosh").status.code(), Some(1));
+    assert_eq!(
+        run(dir.path(), "train nan.npy --bits 8 --force -o model.frosh").status.code(),
+        Some(1)
+    );
     assert_eq!(std::fs::read(&model).unwrap(), before);
 }
 

@@ -94,7 +94,8 @@ fn a_checkpoint_is_of_one_format_and_type() {
 fn a_run_removes_what_killed_ones_left() {
     let dir = tempfile::tempdir().unwrap();
     write_npy(&dir.path().join("a.npy"), &values(40_000, 48, 1), 48);
-    let job = "train a.npy --method osh --bits 24 --checkpoint state --checkpoint-every 0 -o x";
+    let job =
+        "train a.npy --method osh --bits 24 --checkpoint state --checkpoint-every 0 -o x --force";
     // Names that look like ours, but are somebody's.
     let theirs = [".frosh-state.tmp", ".frosh-abcdef.tmp", "state.tmp"];
     theirs.iter().for_each(|name| std::fs::write(dir.path().join(name), "theirs").unwrap());
@@ -130,7 +131,10 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_the_reason() {
         assert!(said.contains(reason) && said.contains("state"), "{arguments}: {said}");
     };
     says(&format!("{job} --seed 4"), "seed was 0 then, and is 4 now");
-    says("train a.npy --method osh --bits 12", "sketch-rows was 48 then, and is 24 now");
+    says(
+        "train a.npy --method osh --bits 12",
+        "it was made with --bits 24 (or --sketch-rows 48), and this run has --bits 12",
+    );
     says("train a.npy --bits 24", "method was \"osh\" then, and is \"frosh\" now");
     says(&format!("{job} --metric cosine"), "metric was \"l2\" then");
     says("train b.npy --method osh --bits 24", "the content of b.npy has changed");
@@ -161,9 +165,9 @@ fn a_model_is_refreshed_after_every_so_many_rows_and_ends_the_same() {
     let mut broken = values(5000, 16, 1);
     broken[4000 * 16] = f32::NAN;
     write_npy(&dir.path().join("b.npy"), &broken, 16);
-    let output = run(dir.path(), "train b.npy --bits 8 --refresh-every 1700 -o fresh");
+    let output = run(dir.path(), "train b.npy --bits 8 --refresh-every 1700 -o fresh --force");
     assert_eq!(output.status.code(), Some(1));
     write_npy(&dir.path().join("c.npy"), &broken[..3400 * 16], 16);
-    ok(dir.path(), "train c.npy --bits 8 -o plain --quiet");
+    ok(dir.path(), "train c.npy --bits 8 -o plain --force --quiet");
     assert!(bytes("plain") == bytes("fresh"));
 }

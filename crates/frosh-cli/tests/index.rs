@@ -366,6 +366,7 @@ fn wrong_inputs_are_named_and_change_nothing() {
     write_npy(&here.join("bad.npy"), &bad, DIM);
     numbers(&here.join("two.txt"), [1, 2]);
     numbers(&here.join("twice.txt"), (0..300).map(|i| 1000 + i % 299));
+    numbers(&here.join("ids.txt"), (0..500).map(|i| if i == 7 { 7 } else { 2000 + i }));
     std::fs::write(here.join("words.txt"), "one\ntwo\n").unwrap();
     std::fs::create_dir(here.join("full")).unwrap();
     std::fs::write(here.join("full/mine.txt"), "x").unwrap();
@@ -384,7 +385,11 @@ fn wrong_inputs_are_named_and_change_nothing() {
         ("index add index bad.npy", &["bad.npy", "row 1", "column 2"]),
         ("index add index b.npy --ids two.txt", &["two.txt: 2 ids", "300 rows"]),
         ("index add index b.npy --ids words.txt", &["words.txt", "row 0", "one"]),
-        ("index add index b.npy --ids twice.txt", &["id 1000", "there already"]),
+        ("index add index b.npy --ids twice.txt", &["twice.txt: id 1000", "two rows"]),
+        (
+            "index add index a.npy --ids ids.txt",
+            &["ids.txt: id 7 is there already", "give --replace"],
+        ),
         ("index remove index --ids-file words.txt", &["words.txt", "row 0"]),
         ("index search index --queries wide.npy", &["24 dimensions", "wide.npy"]),
         (
@@ -403,6 +408,10 @@ fn wrong_inputs_are_named_and_change_nothing() {
         }
         assert_eq!(said.lines().count(), 1, "{arguments}: {said}");
     }
+    // Who gave --replace is not told to give it.
+    let output = run(here, "index add index b.npy --ids twice.txt --replace");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("id 1000 is given to two rows") && !said.contains("replace"), "{said}");
     for arguments in [
         "index search index --queries q.npy -k 0",
         "index remove index",

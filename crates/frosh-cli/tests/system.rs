@@ -126,6 +126,112 @@ fn a_signal_ends_it_with_the_number_that_shells_expect() {
     }
 }
 
+/// Starts a job on a stream that stays open, feeds it, and waits until a refreshed model or a checkpoint is there.
+fn started(folder: &Path, job: &str, rows: usize, sign: &str) -> (Child, std::process::ChildStdin) {
+    let mut child = command(folder, job)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let bytes: Vec<u8> = values(rows, 8, 1).iter().flat_map(|x| x.to_le_bytes()).collect();
+    std::io::Write::write_all(&mut input, &bytes).unwrap();
+    let clock = Instant::now();
+    while !folder.join(sign).exists() {
+        assert!(clock.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (child, input)
+}
+
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+}
+
+#[test]
+fn an_interrupt_ends_an_endless_stream_and_keeps_what_was_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two batches of 2 MB and a part of a third one, which stays in the reader unless the stream ends.
+    let (batch, rows) = ((2 << 20) / 32, 200_000);
+    let stream = "- --dim 8 --format raw --raw-type f32";
+    let train = format!("train {stream} --bits 8 --refresh-every 65536 -o model.frosh --json");
+    for ended in [false, true] {
+        let _ = std::fs::remove_file(dir.path().join("model.frosh"));
+        let (child, input) = started(dir.path(), &train, rows, "model.frosh");
+        signal(&child, "-INT");
+        if ended {
+            drop(input);
+        }
+        let output = ends(child);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{said}");
+        assert!(said.contains("Ctrl-C again stops at once"), "{said}");
+        assert!(said.contains("model.frosh was learned from the"), "{said}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["interrupted"], true);
+        let learned = report["rows"].as_u64().unwrap() as usize;
+        if ended {
+            assert_eq!(learned, rows);
+        } else {
+            assert!(learned > 0 && learned.is_multiple_of(batch), "{learned}");
+        }
+        // The model is the one of these rows.
+        let all: Vec<f32> = values(rows, 8, 1);
+        write_npy(&dir.path().join("same.npy"), &all[..learned * 8], 8);
+        ok(dir.path(), "train same.npy --bits 8 -o same.frosh --force --quiet");
+        let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+        assert!(read("model.frosh") == read("same.frosh"), "{learned} rows");
+    }
+    assert_eq!(files(dir.path()), ["model.frosh", "same.frosh", "same.npy"]);
+}
+
+#[test]
+fn a_second_interrupt_stops_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = "sketch - --dim 8 --format raw --raw-type f32 -o x.sketch";
+    let mut child = command(dir.path(), job)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut input, &[0; 3 << 20]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, "-INT");
+    std::thread::sleep(Duration::from_millis(50));
+    signal(&child, "-INT");
+    let output = ends(child);
+    assert_eq!(output.status.code(), Some(130));
+    assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
+}
+
+#[test]
+fn an_interrupt_keeps_the_checkpoint_and_the_same_command_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("a.npy"), &values(400_000, 16, 1), 16);
+    let job =
+        "train a.npy --bits 16 --method osh --sketch-rows 64 --checkpoint state -o model.frosh";
+    let mut program = command(dir.path(), job);
+    let child = program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let clock = Instant::now();
+    while !dir.path().join("state").exists() {
+        assert!(clock.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    signal(&child, "-INT");
+    let output = ends(child);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("the state is kept in state, and the same command goes on"), "{said}");
+    assert!(!dir.path().join("model.frosh").exists());
+    let report = json(dir.path(), job);
+    assert!(report["resumed_at"].as_u64().unwrap() > 0);
+    assert_eq!(report["rows"], 400_000);
+}
+
 #[test]
 fn names_may_be_any_bytes() {
     let dir = tempfile::tempdir().unwrap();

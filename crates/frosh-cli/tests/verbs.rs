@@ -331,7 +331,7 @@ fn calibration_reaches_the_recall_that_it_promises() {
     );
     assert_eq!(told["table"].as_array().unwrap().len(), 6);
     for line in told["table"].as_array().unwrap() {
-        ok(dir.path(), &format!("fit base.sketch --bits {} -o m --quiet", line["bits"]));
+        ok(dir.path(), &format!("fit base.sketch --bits {} -o m --force --quiet", line["bits"]));
         let ranking = line["ranking"].as_str().unwrap();
         let recall = |oversample: u64| {
             let result = json(
@@ -343,10 +343,24 @@ fn calibration_reaches_the_recall_that_it_promises() {
             result["recall_reranked"]["5"].as_f64().unwrap()
         };
         let oversample = line["oversample"].as_u64().unwrap();
-        assert!(recall(oversample) >= 0.9 - 1e-9, "{line}");
-        // And it is the smallest that does.
-        assert!(oversample == 1 || recall(oversample - 1) < 0.9 - 1e-9, "{line}");
+        let (reached, error) =
+            (line["recall_reranked"].as_f64().unwrap(), line["standard_error"].as_f64().unwrap());
+        assert!(reached - error >= 0.9 && recall(oversample) >= reached - 1e-9, "{line}");
+        // The recall of a query is between 0 and 1, which bounds the error of 100 queries.
+        let most = 0.5 / 99f64.sqrt();
+        assert!(error > 0.0 && error <= most, "{line}");
+        let bare = line["candidates_on_these_queries"].as_u64().unwrap();
+        assert!(bare < line["candidates"].as_u64().unwrap() || bare == 5, "{line}");
+        // And fewer would not do.
+        assert!(oversample == 1 || recall(oversample - 1) < 0.9 + most, "{line}");
     }
+    let text = ok(
+        dir.path(),
+        "calibrate base.sketch --base base.npy --held-out 100 --bits 16 --recall 0.9 -k 5",
+    );
+    assert!(text.contains("standard error of a recall measured with 100 queries"), "{text}");
+    assert!(text.contains("reach 0.9 plus this error"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let choice = &told["choice"];
     assert!(choice["oversample"].as_u64().unwrap() <= 20, "{choice}");
 }

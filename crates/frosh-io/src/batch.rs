@@ -233,6 +233,14 @@ impl RowConsumer for &mut NewRows<'_> {
     }
 }
 
+/// Adds numbers that come after those that are there.
+pub(crate) fn add_range(all: &mut Vec<Range<u64>>, more: Range<u64>) {
+    match all.last_mut() {
+        Some(last) if last.end == more.start => last.end = more.end,
+        _ => all.push(more),
+    }
+}
+
 /// Checks that every value can be used: see [`Batch::check`].
 struct Check;
 
@@ -251,6 +259,10 @@ pub struct Batch {
     pub(crate) dim: usize,
     /// Number of the first row in its file.
     pub(crate) first: u64,
+    /// Number of that file's first row in the stream.
+    pub(crate) file_start: u64,
+    /// Numbers in the file, ascending, of rows at or after `first` that were read with these and left out.
+    pub(crate) left_out: Vec<Range<u64>>,
     /// The file, for error messages.
     pub(crate) path: Arc<Path>,
 }
@@ -258,7 +270,8 @@ pub struct Batch {
 impl Batch {
     /// An empty batch.
     pub(crate) fn new(kind: Kind, dim: usize, path: Arc<Path>) -> Self {
-        Self { values: Values::empty(kind), dim, first: 0, path }
+        let values = Values::empty(kind);
+        Self { values, dim, first: 0, file_start: 0, left_out: Vec::new(), path }
     }
 
     /// Number of rows.
@@ -279,6 +292,38 @@ impl Batch {
     /// The values, row after row.
     pub fn values(&self) -> &Values {
         &self.values
+    }
+
+    /// Its rows in runs of consecutive numbers: the rows of each run, counted in this batch, and the number of the
+    /// run's first row in the stream. Numbers count all rows of all files, those left out too (see
+    /// [`Options::skip_bad`](crate::Options::skip_bad)).
+    pub fn runs(&self) -> Vec<(Range<usize>, u64)> {
+        let mut runs = Vec::new();
+        let (mut from, mut number) = (0, self.first);
+        let end = self.first + self.len() as u64 + self.left_out_rows();
+        for left_out in self.left_out.iter().cloned().chain(std::iter::once(end..end)) {
+            let rows = (left_out.start - number) as usize;
+            if rows > 0 {
+                runs.push((from..from + rows, self.file_start + number));
+            }
+            from += rows;
+            number = left_out.end;
+        }
+        runs
+    }
+
+    /// Number of rows that were left out.
+    pub(crate) fn left_out_rows(&self) -> u64 {
+        self.left_out.iter().map(|rows| rows.end - rows.start).sum()
+    }
+
+    /// Number in the file of a row of this batch.
+    fn row_in_file(&self, row: usize) -> u64 {
+        let runs = self.runs();
+        let run = runs.iter().find(|(rows, _)| rows.contains(&row));
+        run.map_or(self.first + row as u64, |(rows, number)| {
+            number - self.file_start + (row - rows.start) as u64
+        })
     }
 
     /// Gives all rows to `consumer`. If it refuses a row, the error names the file and the row's number there.
@@ -309,7 +354,20 @@ impl Batch {
 
     /// A copy without some of the rows. Their numbers ascend.
     pub fn without(&self, rows: impl IntoIterator<Item = usize>) -> Batch {
+        let rows: Vec<usize> = rows.into_iter().collect();
         let mut batch = self.clone();
+        let runs = self.runs();
+        let mut runs = runs.iter().peekable();
+        let removed = rows.iter().filter_map(|row| {
+            while runs.next_if(|(run, _)| run.end <= *row).is_some() {}
+            let (run, number) = runs.peek()?;
+            let row = number - self.file_start + (row - run.start) as u64;
+            Some(row..row + 1)
+        });
+        let mut all: Vec<Range<u64>> = self.left_out.iter().cloned().chain(removed).collect();
+        all.sort_unstable_by_key(|rows| rows.start);
+        batch.left_out.clear();
+        all.into_iter().for_each(|rows| add_range(&mut batch.left_out, rows));
         batch.values.remove_rows(self.dim, rows);
         batch
     }
@@ -329,8 +387,17 @@ impl Batch {
             ),
             other => return Error::Engine(other),
         };
-        let row = self.first + (first + row) as u64;
-        Fault::row(row, why).hint(Hint::SkipBadRows).at(&self.path)
+        let row = first + row;
+        let fault = Fault::row(self.row_in_file(row), why);
+        let fault = if self.is_bad(row) { fault.hint(Hint::SkipBadRows) } else { fault };
+        fault.at(&self.path)
+    }
+
+    /// Whether reading would leave this row out. A consumer may refuse others too, such as those too large for `f16`.
+    fn is_bad(&self, row: usize) -> bool {
+        for_values!(&self.values, v => {
+            Rows::new(v, self.dim).is_ok_and(|rows| rows.slice(row..row + 1).check().is_err())
+        })
     }
 }
 
@@ -339,7 +406,23 @@ mod tests {
     use super::*;
 
     fn batch(values: Values, dim: usize) -> Batch {
-        Batch { values, dim, first: 100, path: Arc::from(Path::new("f")) }
+        let path = Arc::from(Path::new("f"));
+        Batch { values, dim, first: 100, file_start: 1000, left_out: Vec::new(), path }
+    }
+
+    #[test]
+    fn rows_keep_their_numbers_where_others_were_left_out() {
+        let mut rows = batch(Values::U8(vec![0, 1, 2, 3]), 1);
+        assert_eq!(rows.runs(), [(0..4, 1100)]);
+        rows.left_out = vec![100..101, 103..105, 107..108];
+        assert_eq!(rows.runs(), [(0..2, 1101), (2..4, 1105)]);
+        let fewer = rows.without([1, 2]);
+        assert_eq!(fewer.left_out, [100..101, 102..106, 107..108]);
+        assert_eq!(fewer.runs(), [(0..1, 1101), (1..2, 1106)]);
+        let mut rows = batch(Values::F32(vec![1.0, f32::NAN]), 1);
+        rows.left_out = vec![100..101, 102..103];
+        let error = rows.check().unwrap_err();
+        assert!(error.to_string().starts_with("f, row 103:"), "{error}");
     }
 
     #[test]

@@ -3,21 +3,25 @@
 //! Three batches of a few megabytes circulate: one in use, one ready, one being filled. Mapped memory was
 //! tried instead: see `docs/design.md`.
 
-use crate::batch::{Batch, Values, for_values};
+use crate::batch::{Batch, Values, add_range, for_values};
 use crate::error::{Error, Fault, Result};
 use crate::open::{self, Options};
 use crate::source::Source;
 use crate::vectors::FileFacts;
 use frosh::{Element, Rows};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
 
 /// Bytes of values in a batch: large enough that handing over costs little, small enough for the cache.
 const BATCH_BYTES: usize = 2 << 20;
 /// Number of batches that circulate.
 const BATCHES: usize = 3;
+/// Time between two questions of a waiting caller whether to stop.
+const ASK_EVERY: Duration = Duration::from_millis(50);
 
 /// What the reading thread reads.
 pub(crate) struct Reader {
@@ -35,9 +39,7 @@ enum Message {
     /// An empty batch, to be returned at once.
     Unused(Batch),
     Error(Error),
-    End {
-        left_out: u64,
-    },
+    End,
 }
 
 /// The reading thread: its job and its channels.
@@ -46,8 +48,8 @@ struct ReadingThread {
     /// Batches to be filled.
     empty: Receiver<Batch>,
     full: SyncSender<Message>,
-    /// Rows left out because they cannot be used.
-    left_out: u64,
+    /// Number in the stream of the first row of the current file.
+    file_start: u64,
 }
 
 impl ReadingThread {
@@ -64,7 +66,7 @@ impl ReadingThread {
                 }
             }
         }
-        let _ = self.full.send(Message::End { left_out: self.left_out });
+        let _ = self.full.send(Message::End);
     }
 
     /// Reads one file; false if the receiver was dropped.
@@ -72,6 +74,7 @@ impl ReadingThread {
         let skip_bad = self.reader.options.skip_bad;
         if let Some(rows) = file.rows.filter(|rows| !skip_bad && *rows <= self.reader.skip) {
             self.reader.skip -= rows;
+            self.file_start += rows;
             return Ok(true);
         }
         let path: Arc<Path> = file.path.clone().into();
@@ -101,14 +104,20 @@ impl ReadingThread {
             let skip = self.reader.skip;
             let limit = if skip > 0 { most.min(skip as usize) } else { most };
             let got = source.read(limit, &mut batch.values).map_err(fault)?;
+            batch.file_start = self.file_start;
+            batch.left_out = source.take_left_out();
+            next_row += got as u64 + batch.left_out_rows();
             if got == 0 {
-                self.left_out += source.left_out();
+                batch.values.clear(shape.kind);
+                self.file_start += next_row;
                 // The batch comes back for the next file.
                 return Ok(self.full.send(Message::Unused(batch)).is_ok());
             }
-            next_row += got as u64;
             if skip_bad {
-                self.left_out += remove_bad_rows(&mut batch.values, shape.dim);
+                let bad = bad_rows(&batch.values, shape.dim);
+                if !bad.is_empty() {
+                    batch = batch.without(bad);
+                }
             }
             if skip > 0 {
                 self.reader.skip -= batch.len() as u64;
@@ -123,9 +132,9 @@ impl ReadingThread {
     }
 }
 
-/// Removes rows that frosh would refuse; returns how many.
-fn remove_bad_rows(values: &mut Values, dim: usize) -> u64 {
-    fn bad_rows<T: Element>(values: &[T], dim: usize) -> Vec<usize> {
+/// Rows that frosh would refuse, ascending.
+fn bad_rows(values: &Values, dim: usize) -> Vec<usize> {
+    fn of<T: Element>(values: &[T], dim: usize) -> Vec<usize> {
         let mut bad = Vec::new();
         let mut next = 0;
         // Checking stops at the first bad row, and goes on behind it.
@@ -138,12 +147,7 @@ fn remove_bad_rows(values: &mut Values, dim: usize) -> u64 {
         }
         bad
     }
-    let bad = for_values!(&*values, v => bad_rows(v, dim));
-    let count = bad.len() as u64;
-    if count > 0 {
-        values.remove_rows(dim, bad);
-    }
-    count
+    for_values!(values, v => of(v, dim))
 }
 
 /// The batches of a stream, in order. Dropping it ends the reading.
@@ -153,6 +157,8 @@ pub struct Batches {
     empty: Sender<Batch>,
     current: Option<Batch>,
     left_out: u64,
+    /// Numbers of rows left out that were not taken yet.
+    left_out_rows: Vec<Range<u64>>,
     /// The first file, for error messages.
     path: PathBuf,
 }
@@ -168,11 +174,12 @@ impl Batches {
             // Cannot fail: the receiver is in this function.
             let _ = return_batch.send(Batch::new(kind, dim, Arc::from(Path::new(""))));
         }
-        let thread = ReadingThread { reader, empty, full: send, left_out: 0 };
+        let thread = ReadingThread { reader, empty, full: send, file_start: 0 };
         // The thread is not joined: it ends when its channels are closed, and until then it may be waiting
         // for standard input. If no thread can be started, the first call of `next` says so.
         let _ = std::thread::Builder::new().name("frosh-read".into()).spawn(move || thread.run());
-        Self { full: Some(full), empty: return_batch, current: None, left_out: 0, path }
+        let (full, current) = (Some(full), None);
+        Self { full, empty: return_batch, current, left_out: 0, left_out_rows: Vec::new(), path }
     }
 
     /// The next rows; `None` at the end and after an error.
@@ -180,26 +187,37 @@ impl Batches {
     /// This is not an `Iterator`: the batch is borrowed, so that its memory can be filled again.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<&Batch>> {
+        self.next_unless(|| false)
+    }
+
+    /// As [`Batches::next`], but `None` also when `stop` is true. It is asked before waiting, and about twenty times a
+    /// second while waiting: a stream may have nothing to read for a long time.
+    pub fn next_unless(&mut self, stop: impl Fn() -> bool) -> Result<Option<&Batch>> {
         if let Some(batch) = self.current.take() {
             // Fails after the last batch, when the thread has ended.
             let _ = self.empty.send(batch);
         }
         while let Some(full) = &self.full {
-            match full.recv() {
-                Ok(Message::Batch(batch)) => return Ok(Some(self.current.insert(batch))),
+            if stop() {
+                break;
+            }
+            match full.recv_timeout(ASK_EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Batch(batch)) => {
+                    self.note_left_out(&batch);
+                    return Ok(Some(self.current.insert(batch)));
+                }
                 Ok(Message::Unused(batch)) => {
+                    self.note_left_out(&batch);
                     let _ = self.empty.send(batch);
                 }
                 Ok(Message::Error(error)) => {
                     self.full = None;
                     return Err(error);
                 }
-                Ok(Message::End { left_out }) => {
-                    self.left_out = left_out;
-                    self.full = None;
-                }
+                Ok(Message::End) => self.full = None,
                 // Without a last message the thread never started, or it panicked.
-                Err(_) => {
+                Err(RecvTimeoutError::Disconnected) => {
                     self.full = None;
                     let why = "the thread that reads it and what follows stopped unexpectedly";
                     return Err(Fault::from(why).at(&self.path));
@@ -209,8 +227,22 @@ impl Batches {
         Ok(None)
     }
 
-    /// Number of rows left out because they cannot be used (see [`Options::skip_bad`]); 0 before the end.
+    fn note_left_out(&mut self, batch: &Batch) {
+        self.left_out += batch.left_out_rows();
+        let start = batch.file_start;
+        for rows in &batch.left_out {
+            add_range(&mut self.left_out_rows, start + rows.start..start + rows.end);
+        }
+    }
+
+    /// Number of rows left out so far because they cannot be used (see [`Options::skip_bad`]). After the end, all.
     pub fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// The numbers, in the stream and ascending, of the rows left out since the last call. Those between two batches are
+    /// known with the second, and those after the last batch at the end. Until they are taken, each range costs 16 bytes.
+    pub fn take_left_out(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.left_out_rows)
     }
 }

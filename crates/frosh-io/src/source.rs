@@ -2,6 +2,7 @@
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
+use std::ops::Range;
 
 /// The largest dimension taken; the same as the `frosh` library's.
 pub(crate) const MAX_DIM: usize = 1 << 24;
@@ -33,9 +34,11 @@ pub(crate) trait Source: Send {
         skip_by_reading(self, rows)
     }
 
-    /// Rows that were left out because they hold nulls, if that was asked for.
-    fn left_out(&self) -> u64 {
-        0
+    /// Rows that were left out because they hold nulls, if that was asked for: the numbers, in the file and
+    /// ascending, of those passed since the last call. As ranges, because a few bytes of a file can stand for any
+    /// number of nulls.
+    fn take_left_out(&mut self) -> Vec<Range<u64>> {
+        Vec::new()
     }
 }
 

@@ -14,7 +14,8 @@ const NEAR: u64 = 8;
 const RUN: u64 = 64;
 
 impl Vectors {
-    /// Calls `take` with the number and values of each of the rows `ids`, which must ascend.
+    /// Calls `take` with the number and values of each of the rows `ids`, which must ascend. With
+    /// [`Options::skip_bad`](crate::Options::skip_bad), all rows are read, and rows that cannot be used are passed over.
     ///
     /// ```
     /// use frosh_io::{Options, Vectors};
@@ -28,6 +29,9 @@ impl Vectors {
     /// # Ok::<(), frosh_io::Error>(())
     /// ```
     pub fn visit(&self, ids: &[u64], mut take: impl FnMut(u64, &[f64])) -> Result<()> {
+        if self.options().skip_bad {
+            return self.visit_good_rows(ids, take);
+        }
         let (mut todo, mut before) = (ids, 0u64);
         for file in self.files() {
             let Some(&first) = todo.first() else { return Ok(()) };
@@ -82,10 +86,43 @@ impl Vectors {
             };
             before += end;
         }
+        self.check_all_visited(todo, before)
+    }
+
+    /// As [`Vectors::visit`], but rows that cannot be used are passed over. Which rows those are is known only after
+    /// reading them, so that all rows are read.
+    fn visit_good_rows(&self, ids: &[u64], mut take: impl FnMut(u64, &[f64])) -> Result<()> {
+        let (mut todo, mut rows) = (ids, 0u64);
+        let mut row = vec![0f64; self.dim()];
+        let mut batches = self.batches();
+        while let Some(batch) = batches.next()?
+            && !todo.is_empty()
+        {
+            for (range, first) in batch.runs() {
+                // What is before this run was left out.
+                todo = &todo[todo.partition_point(|id| *id < first)..];
+                while let Some((&id, rest)) = todo.split_first()
+                    && id < first + range.len() as u64
+                {
+                    let i = range.start + (id - first) as usize;
+                    let dim = batch.dim();
+                    for_values!(batch.values(), v => widen(&v[i * dim..][..dim], &mut row));
+                    take(id, &row);
+                    todo = rest;
+                }
+                rows = first + range.len() as u64;
+            }
+        }
+        let rows = batches.take_left_out().last().map_or(rows, |last| rows.max(last.end));
+        self.check_all_visited(&todo[todo.partition_point(|id| *id < rows)..], rows)
+    }
+
+    /// Refuses numbers of rows that are not there.
+    fn check_all_visited(&self, todo: &[u64], rows: u64) -> Result<()> {
         match todo.first() {
             None => Ok(()),
             Some(id) => Err(Error::usage(format!(
-                "{}: row {id} is asked for, but the data has only {before} rows: is it the data that was \
+                "{}: row {id} is asked for, but the data has only {rows} rows: is it the data that was \
                  encoded?",
                 self.files()[0].path.display()
             ))),

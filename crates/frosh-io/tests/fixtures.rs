@@ -146,8 +146,50 @@ fn bad_rows_are_left_out_and_counted_on_request() {
     assert_eq!(batch.values(), &Values::F32(vec![1.0, 2.0, 5.0, 6.0]));
     assert!(batches.next().unwrap().is_none());
     assert_eq!(batches.left_out(), 3);
+    assert_eq!(batches.take_left_out(), [0..1, 2..3, 4..5]);
+    assert!(batches.take_left_out().is_empty());
     let mut later = vectors.batches_from(1);
     assert_eq!(later.next().unwrap().unwrap().values(), &Values::F32(vec![5.0, 6.0]));
+}
+
+#[test]
+fn rows_keep_their_numbers_where_bad_ones_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let files = [
+        write("a.csv", "1,1\nnan,2\n3,3\n"),
+        write("b.csv", "nan,0\nnan,0\n"),
+        write("c.csv", "6,6\n7,7\n8,inf\n"),
+    ];
+    let options = Options { skip_bad: true, ..Options::default() };
+    let vectors = Vectors::open(&files, &options).unwrap();
+    let mut batches = vectors.batches();
+    let (mut numbers, mut left_out) = (Vec::new(), Vec::new());
+    while let Some(batch) = batches.next().unwrap() {
+        let values = batch.values().to_f64();
+        for (rows, first) in batch.runs() {
+            numbers.extend(
+                rows.clone().map(|row| (first + (row - rows.start) as u64, values[2 * row])),
+            );
+        }
+        left_out.extend(batches.take_left_out().into_iter().flatten());
+    }
+    left_out.extend(batches.take_left_out().into_iter().flatten());
+    // From row 5 on, a row's values tell its number.
+    assert_eq!(numbers, [(0, 1.0), (2, 3.0), (5, 6.0), (6, 7.0)]);
+    assert_eq!(left_out, [1, 3, 4, 7]);
+    let mut visited = Vec::new();
+    vectors.visit(&[1, 2, 4, 6, 7], |id, row| visited.push((id, row[0]))).unwrap();
+    assert_eq!(visited, [(2, 3.0), (6, 7.0)]);
+    let error = vectors.visit(&[2, 8], |_, _| ()).unwrap_err();
+    assert!(
+        error.to_string().contains("row 8") && error.to_string().contains("only 8 rows"),
+        "{error}"
+    );
 }
 
 #[test]

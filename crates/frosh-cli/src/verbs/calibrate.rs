@@ -1,8 +1,9 @@
 //! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
 
 use crate::args::{Common, names};
-use crate::eval_set::{self, EvalSetArgs};
+use crate::eval_set::{self, EvalSet, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::count_of;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use frosh::{AnyFile, Hasher, RankedEvaluation, Ranking, Sketch, Truth};
@@ -17,7 +18,8 @@ use std::time::Instant;
   frosh calibrate all.sketch --base vectors.npy --bits 32,64,128 -k 100
 
 For every ranking it prints the candidates (and the --oversample for `frosh search --rerank`) with which exact
-re-ranking finds that share of the true k nearest, on queries that are not in the base.")]
+re-ranking finds that share of the true k nearest, on queries that are not in the base. A recall measured with few
+queries is uncertain: its standard error is told, and the candidates reach the share and this error above it.")]
 pub(crate) struct Calibrate {
     /// A model file, or a sketch to try several numbers of bits
     #[arg(value_name = "MODEL|SKETCH")]
@@ -56,6 +58,11 @@ struct Line {
     bytes: usize,
     plain: f64,
     candidates: usize,
+    /// Candidates that reach the recall on these queries, without a margin.
+    bare: usize,
+    /// Recall after these candidates were put in exact order, and its standard error.
+    reached: f64,
+    error: f64,
 }
 
 impl Line {
@@ -93,17 +100,45 @@ impl Calibrate {
                     Ranking::Estimated => codes.stored_bytes_per_row(),
                     _ => codes.bytes_per_row(),
                 };
+                let candidates = self.candidates(&result, base);
                 lines.push(Line {
                     bits: hasher.bits(),
                     ranking,
                     bytes,
                     plain: result.recall(k).unwrap_or(0.0),
-                    candidates: result.candidates_for(k, self.recall).unwrap_or(base),
+                    candidates,
+                    bare: result.candidates_for(k, self.recall).unwrap_or(base),
+                    reached: result.recall_after_reranking(k, candidates).unwrap_or(0.0),
+                    error: result.recall_error(k, candidates).unwrap_or(0.0),
                 });
             }
         }
         let queries = eval_set.queries()?.len();
-        self.report(common, &lines, queries, base, start.elapsed().as_secs_f64())
+        self.report(common, &lines, &eval_set, queries, base, start.elapsed().as_secs_f64())
+    }
+
+    /// The fewest candidates whose recall is above the one asked for by its standard error: other queries than these are
+    /// then likely to reach it too.
+    fn candidates(&self, result: &RankedEvaluation, base: usize) -> usize {
+        let k = self.k as usize;
+        let enough = |candidates: usize| {
+            let recall = result.recall_after_reranking(k, candidates).unwrap_or(0.0);
+            recall - result.recall_error(k, candidates).unwrap_or(0.0) >= self.recall
+        };
+        let (mut few, mut many) = (result.candidates_for(k, self.recall).unwrap_or(base), base);
+        if enough(few) {
+            return few;
+        }
+        // `few` are not enough, and `many` are: with all rows, recall is 1 without an error.
+        while many - few > 1 {
+            let middle = few + (many - few) / 2;
+            if enough(middle) {
+                many = middle;
+            } else {
+                few = middle;
+            }
+        }
+        many
     }
 
     fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
@@ -122,6 +157,7 @@ impl Calibrate {
         &self,
         common: &Common,
         lines: &[Line],
+        eval_set: &EvalSet,
         queries: usize,
         base: usize,
         elapsed: f64,
@@ -135,7 +171,10 @@ impl Calibrate {
                     "bytes_per_row": line.bytes,
                     "recall": line.plain,
                     "candidates": line.candidates,
+                    "candidates_on_these_queries": line.bare,
                     "oversample": line.oversample(self.k),
+                    "recall_reranked": line.reached,
+                    "standard_error": line.error,
                 })
             };
             return print_json(&json!({
@@ -143,13 +182,15 @@ impl Calibrate {
                 "k": self.k,
                 "queries": queries,
                 "base": base,
+                "left_out": count_of(eval_set.left_out()),
+                "left_out_queries": count_of(eval_set.left_out_queries()),
                 "table": lines.iter().map(object).collect::<Vec<Value>>(),
                 "choice": choice.map(object),
                 "seconds": elapsed,
             }));
         }
         let mut text = format!(
-            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:>6}  {:<12}{:>7}{:>14}{:>12}{:>12}\n",
+            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:>6}  {:<12}{:>7}{:>12}{:>12}{:>12}{:>16}\n",
             self.recall,
             self.k,
             count(queries as u64),
@@ -160,19 +201,27 @@ impl Calibrate {
             "bytes",
             format!("recall@{}", self.k),
             "candidates",
-            "oversample"
+            "oversample",
+            "recall then"
         );
         for line in lines {
             text += &format!(
-                "{:>6}  {:<12}{:>7}{:>14.3}{:>12}{:>12}\n",
+                "{:>6}  {:<12}{:>7}{:>12.3}{:>12}{:>12}{:>16}\n",
                 line.bits,
                 line.ranking,
                 line.bytes,
                 line.plain,
                 count(line.candidates as u64),
-                count(line.oversample(self.k) as u64)
+                count(line.oversample(self.k) as u64),
+                format!("{:.3} ± {:.3}", line.reached, line.error)
             );
         }
+        text += &format!(
+            "\n±: the standard error of a recall measured with {} queries. The candidates\n\
+             reach {1} plus this error, so that other queries are likely to reach {1}.\n",
+            count(queries as u64),
+            self.recall
+        );
         if let Some(line) = choice {
             let factors =
                 if line.ranking == Ranking::Estimated { " (encode with --factors)" } else { "" };
@@ -189,6 +238,6 @@ impl Calibrate {
                 );
             }
         }
-        print(&text)
+        print(&(text + &eval_set.left_out_lines()))
     }
 }

@@ -1,9 +1,8 @@
 //! `frosh completions` and `frosh man`: made from the same table as the program's help.
 
-use crate::args::Cli;
 use crate::output::print;
 use anyhow::{Context as _, Result};
-use clap::{Args, CommandFactory as _};
+use clap::Args;
 use std::path::PathBuf;
 
 /// Print a completion script for a shell.
@@ -18,7 +17,7 @@ pub(crate) struct Completions {
 impl Completions {
     pub(crate) fn run(&self) -> Result<()> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "frosh", &mut script);
+        clap_complete::generate(self.shell, &mut crate::args::command(), "frosh", &mut script);
         print(&String::from_utf8_lossy(&script))
     }
 }
@@ -37,11 +36,11 @@ impl Man {
         match &self.folder {
             None => {
                 let mut page = Vec::new();
-                clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+                clap_mangen::Man::new(crate::args::command()).render(&mut page)?;
                 print(&String::from_utf8_lossy(&page))
             }
             Some(folder) => std::fs::create_dir_all(folder)
-                .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+                .and_then(|()| clap_mangen::generate_to(crate::args::command(), folder))
                 .with_context(|| folder.display().to_string()),
         }
     }

@@ -1,11 +1,12 @@
 //! `frosh convert`: from one format to another.
 
 use crate::args::{Common, Reading, check_distinct, format_name, kind_name};
-use crate::output::{count, print, print_json, seconds};
+use crate::output::{complain, count, print, print_json, seconds};
 use crate::progress::Progress;
+use crate::skipping::Skipping;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory as _};
-use frosh_io::{Format, Kind, Output, Target, Vectors};
+use frosh_io::{Format, Kind, Output, Target};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,7 +20,10 @@ use std::time::Instant;
   frosh convert 'shards/*.parquet' --column embedding all.f16bin
   frosh convert vectors.npy - --to csv | head -3
 
-Floats are rounded to the type that is written; a value that an integer type cannot hold is an error.")]
+Floats are rounded to the type that is written; a value that an integer type cannot hold is an error.
+
+NaN is copied, and a null is an error. With --skip-bad such rows are left out: the rows after them move up,
+and --skipped FILE lists the numbers that are missing.")]
 pub(crate) struct Convert {
     /// Files, folders or patterns of vectors, then the file to write; - is standard input or output
     #[arg(required = true, value_name = "FROM... TO")]
@@ -33,11 +37,10 @@ pub(crate) struct Convert {
     /// Name of the column, data set or array to write
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Leave out rows with NaN, infinity or nulls (without it, NaN is copied and a null is an error)
-    #[arg(long)]
-    skip_bad: bool,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Convert {
@@ -55,8 +58,10 @@ impl Convert {
         let Some(format) = self.to.or_else(|| Format::of_name(&to)) else {
             bail!("{}: the name tells no format: choose one with --to", to.display());
         };
-        let vectors = Vectors::open(from, &self.reading.options(self.skip_bad))?;
+        let vectors = crate::kinds::vectors(from, &self.reading.options(self.skipping.skip_bad))?;
         check_distinct(&to, vectors.files().iter().map(|file| &*file.path))?;
+        let inputs = vectors.files().iter().map(|file| &*file.path);
+        let mut skipped = self.skipping.start(inputs.chain([&*to]))?;
         let target = Target {
             format,
             kind: self.kind.unwrap_or(vectors.kind()),
@@ -71,12 +76,20 @@ impl Convert {
         while let Some(batch) = batches.next()? {
             output.write(batch)?;
             progress.add(batch.len());
+            skipped.add(&batches.take_left_out())?;
         }
         drop(progress);
-        let (rows, left_out) = (output.rows(), batches.left_out());
+        skipped.add(&batches.take_left_out())?;
+        let rows = output.rows();
         output.finish()?;
+        let left_out = skipped.finish()?;
         let elapsed = start.elapsed().as_secs_f64();
+        // The rows after them have moved up: to be told wherever the rows went.
+        let moved = left_out.line(" and are missing in the output");
         if to.as_os_str() == "-" {
+            if !common.quiet && !moved.is_empty() {
+                complain(moved.trim_end());
+            }
             return Ok(());
         }
         if common.json {
@@ -86,23 +99,20 @@ impl Convert {
                 "rows": rows,
                 "dim": vectors.dim(),
                 "type": target.kind().name(),
-                "left_out": left_out,
+                "left_out": left_out.count,
                 "seconds": elapsed,
             }));
         }
         if common.quiet {
             return Ok(());
         }
-        let mut text = format!(
+        let text = format!(
             "{}: {} rows of {} dimensions, {format}, in {}\n",
             to.display(),
             count(rows),
             vectors.dim(),
             seconds(elapsed)
         );
-        if left_out > 0 {
-            text += &format!("{} rows could not be used and were left out\n", count(left_out));
-        }
-        print(&text)
+        print(&(text + &moved))
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::args::{Common, Reading, check_distinct};
 use crate::choice;
-use crate::output::{count, print, print_json, seconds, size};
+use crate::kinds;
+use crate::output::{complain, count, print, print_json, seconds, size};
 use crate::progress::Progress;
+use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, CodesWriter, Element, Hasher, Rows};
@@ -16,11 +18,15 @@ use std::time::Instant;
 /// Turn vectors into packed codes.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh encode model.frosh vectors.npy -o codes.frosh    a file that knows its model
-  frosh encode model.frosh vectors.npy -o codes.npy      a plain uint8 array, for FAISS and NumPy
-  frosh encode model.frosh shard-*/ -o - > codes.bin     bare bytes
+  frosh encode model.frosh vectors.npy -o codes.frosh  knows its model
+  frosh encode model.frosh vectors.npy -o codes.npy    plain uint8 array
+  frosh encode model.frosh shard-*/ -o - > codes.bin    bare bytes
 
-Bits are packed as FAISS's binary indexes and numpy.packbits(bitorder='little') have them.")]
+Bits are packed as FAISS's binary indexes and numpy.packbits(bitorder='little') have them.
+
+Code i is that of row i. With --skip-bad, a row that cannot be used gets a code of zero bits, so that the others
+keep their numbers; --skipped FILE lists such rows. A search may find them; an index (`frosh index build`)
+leaves them out.")]
 pub(crate) struct Encode {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -39,6 +45,8 @@ pub(crate) struct Encode {
     no_factors: bool,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 /// Where codes go.
@@ -47,43 +55,76 @@ enum Sink {
     Plain(Output),
 }
 
+impl Sink {
+    fn push(&mut self, codes: &Codes) -> Result<()> {
+        match self {
+            Sink::Codes(file) => file.push(codes)?,
+            Sink::Plain(file) => {
+                let bytes = codes.bytes_per_row();
+                file.write_values(&Values::U8(codes.as_bytes().to_vec()), bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a code so many times.
+    fn push_blank(&mut self, blank: &Codes, count: u64) -> Result<()> {
+        (0..count).try_for_each(|_| self.push(blank))
+    }
+}
+
 impl Encode {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hasher = Hasher::load(&self.model)?;
-        let vectors = Vectors::open(&self.data, &self.reading.options(false))?;
+        let hasher = kinds::model(&self.model, "frosh encode MODEL DATA -o FILE")?;
+        let vectors = kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))?;
         check_dim(&hasher, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
-        check_distinct(&self.output, inputs)?;
+        check_distinct(&self.output, inputs.clone())?;
+        let mut skipped = self.skipping.start(inputs.chain([&*self.output]))?;
         let factors = self.keeps_factors(&hasher);
+        let blank = self.blank(&hasher, factors)?;
         let mut sink = self.sink(&hasher, factors, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
         let mut total = 0u64;
         while let Some(batch) = batches.next()? {
-            let codes = encode(&hasher, batch, factors)?;
-            total += codes.len() as u64;
-            match &mut sink {
-                Sink::Codes(file) => file.push(&codes)?,
-                Sink::Plain(file) => {
-                    let bytes = codes.bytes_per_row();
-                    file.write_values(&Values::U8(codes.as_bytes().to_vec()), bytes)?;
-                }
+            for (rows, first) in batch.runs() {
+                sink.push_blank(&blank, first - total)?;
+                total = first + rows.len() as u64;
+                let encoder = Encoder { hasher: &hasher, factors };
+                sink.push(&batch.feed_range(rows, encoder)?)?;
             }
             progress.add(batch.len());
+            skipped.add(&batches.take_left_out())?;
         }
         drop(progress);
+        skipped.add(&batches.take_left_out())?;
+        if total > 0 && skipped.end() > total {
+            sink.push_blank(&blank, skipped.end() - total)?;
+            total = skipped.end();
+        }
         match sink {
             Sink::Codes(_) if total == 0 => bail!(
-                "{}: there are no rows to encode: the data is empty",
+                "{}: there are no rows to encode: the data is empty, or every row was left out",
                 vectors.files()[0].path.display()
             ),
             Sink::Codes(file) => drop(file.finish()?),
             Sink::Plain(file) => file.finish()?,
         }
+        let left_out = skipped.finish()?;
         let elapsed = start.elapsed().as_secs_f64();
-        self.report(common, &hasher, total, bytes_per_row, elapsed)
+        self.report(common, &hasher, total, bytes_per_row, elapsed, &left_out)
+    }
+
+    /// The code of a row that cannot be used: zero bits. Factors, where they are kept, are those of the zero vector.
+    fn blank(&self, hasher: &Hasher, factors: bool) -> Result<Codes> {
+        let zero = vec![0f32; hasher.dim()];
+        let encoder = Encoder { hasher, factors };
+        let mut blank = encoder.consume(Rows::new(&zero, hasher.dim())?)?;
+        blank.clear_row(0);
+        Ok(blank)
     }
 
     /// Whether the output is bare bytes, which have no place for factors.
@@ -122,9 +163,17 @@ impl Encode {
         total: u64,
         bytes_per_row: usize,
         elapsed: f64,
+        left_out: &LeftOut,
     ) -> Result<()> {
         let factors = self.keeps_factors(hasher);
-        if self.output.as_os_str() == "-" || (common.quiet && !common.json) {
+        if common.quiet && !common.json {
+            return Ok(());
+        }
+        let blank = left_out.line(" and have codes of zero bits");
+        if self.output.as_os_str() == "-" {
+            if !common.quiet && !blank.is_empty() {
+                complain(blank.trim_end());
+            }
             return Ok(());
         }
         let bytes = hasher.bits().div_ceil(8) + if factors { hasher.factor_bytes() } else { 0 };
@@ -136,11 +185,12 @@ impl Encode {
                 "bits": hasher.bits(),
                 "bytes_per_row": bytes,
                 "factors": factors,
+                "left_out": left_out.count,
                 "seconds": elapsed,
             }));
         }
         print(&format!(
-            "{}: {} codes of {} bits, {} instead of {}, in {} ({} rows/s)\n",
+            "{}: {} codes of {} bits, {} instead of {}, in {} ({} rows/s)\n{blank}",
             self.output.display(),
             count(total),
             hasher.bits(),

@@ -2,11 +2,13 @@
 
 use crate::args::{Common, names};
 use crate::eval_set::{self, EvalSetArgs};
+use crate::kinds;
 use crate::labels::{LabelArgs, Labels};
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::count_of;
 use anyhow::Result;
 use clap::Args;
-use frosh::{Codes, CurvePoint, Evaluation, Hasher, Queries, RankedEvaluation, Ranking, Truth};
+use frosh::{Codes, CurvePoint, Evaluation, Queries, RankedEvaluation, Ranking, Truth};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -15,20 +17,21 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh eval model.frosh --base vectors.npy --queries q.npy
-  frosh eval model.frosh --base vectors.npy --held-out 500     queries taken out of the base
+  frosh eval model.frosh --base vectors.npy --held-out 500
   frosh eval model.frosh --base vectors.npy --truth 100 --json
   frosh eval model.frosh --base vectors.npy --labels classes.npy
 
 MAP is the mean over queries of the average precision over the whole ranking by code, ties in expectation.
 Recall@k is the share of the k exact nearest among the first k by code; 'reranked' looks at --oversample
 times as many candidates, which exact re-ranking puts in order. With --labels, rows of the query's label are
-relevant, and precision@k is their share among the first k.")]
+relevant, and precision@k is their share among the first k.
+
+With --skip-bad, rows of the base and queries that cannot be used are left out; --skipped FILE lists those of
+the base. Labels are given for all rows all the same.")]
 pub(crate) struct Eval {
     /// The model file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    #[command(flatten)]
-    eval_set: EvalSetArgs,
     /// What counts as relevant for MAP: a share of the base such as 2%, or a number of nearest rows
     #[arg(long, default_value = "2%", value_name = "N|N%", value_parser = truth)]
     truth: Truth,
@@ -44,6 +47,8 @@ pub(crate) struct Eval {
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
+    #[command(flatten)]
+    eval_set: EvalSetArgs,
     #[command(flatten)]
     labels: LabelArgs,
 }
@@ -70,7 +75,7 @@ fn truth(text: &str) -> Result<Truth, String> {
 impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hasher = Hasher::load(&self.model)?;
+        let hasher = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
         let eval_set =
             self.eval_set.open(hasher.dim(), &self.model.display().to_string(), common)?;
         let queries = eval_set.queries()?;
@@ -103,6 +108,9 @@ impl Eval {
             base: codes.len(),
             queries: queries.len(),
             seconds: start.elapsed().as_secs_f64(),
+            left_out: count_of(eval_set.left_out()),
+            left_out_queries: count_of(eval_set.left_out_queries()),
+            left_out_lines: eval_set.left_out_lines(),
         };
         self.report(common, &facts, &lines)
     }
@@ -182,6 +190,8 @@ impl Eval {
             object["base"] = json!(facts.base);
             object["bits"] = json!(facts.bits);
             object["truth"] = if labels { json!("labels") } else { json!(facts.truth.to_string()) };
+            object["left_out"] = json!(facts.left_out);
+            object["left_out_queries"] = json!(facts.left_out_queries);
             object["seconds"] = json!(facts.seconds);
             return print_json(&object);
         }
@@ -221,7 +231,7 @@ impl Eval {
                 self.oversample
             );
         }
-        print(&text)
+        print(&(text + &facts.left_out_lines))
     }
 }
 
@@ -232,6 +242,10 @@ struct Facts {
     base: usize,
     queries: usize,
     seconds: f64,
+    /// Rows of the base and queries that could not be used, and what is said of them.
+    left_out: u64,
+    left_out_queries: u64,
+    left_out_lines: String,
 }
 
 /// What was measured at one k, where it has a meaning.

@@ -2,9 +2,11 @@
 
 use crate::args::{Common, Fitting, check_distinct};
 use crate::choice;
+use crate::kinds;
 use crate::output::{count, print, print_json};
 use anyhow::{Context as _, Result};
 use clap::Args;
+use frosh::Hasher;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -26,9 +28,14 @@ pub(crate) struct Fit {
 impl Fit {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         check_distinct(&self.output, [&*self.sketch])?;
-        let sketch = frosh::Sketch::load(&self.sketch)?;
+        let sketch = kinds::sketch(&self.sketch)?;
         let hasher = self.fitting.hasher(&sketch);
         let hasher = hasher.with_context(|| self.sketch.display().to_string())?;
+        self.fitting.check_variance(&hasher)?;
+        let same = |old: Hasher| old.id() == hasher.id();
+        if !self.fitting.force && !Hasher::load(&self.output).is_ok_and(same) {
+            kinds::check_replaces_no_model(&self.output)?;
+        }
         hasher.save(&self.output)?;
         if common.json {
             return print_json(&json!({

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 /// Measure what the paper measured: its figures and its table, on this machine.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh lab all --quick                    everything at reduced size, on made-up data, in minutes
-  frosh lab data --data DIR                which of the paper's data sets are there; where to get the others
-  frosh lab all --data DIR                 everything, on real data where it is there
-  frosh lab all --data DIR --resume        go on where a run was stopped
+  frosh lab all --quick               small, on made-up data, in minutes
+  frosh lab data --data DIR           data sets that are there, and sources
+  frosh lab all --data DIR            everything, on real data where it is there
+  frosh lab all --data DIR --resume   go on where a run was stopped
   frosh lab train-time --data DIR --bits 64 --repeats 3 --out times
 
 Results are in the folder --out: report.html, the page; README.md, its summary; results.json and a CSV file for each

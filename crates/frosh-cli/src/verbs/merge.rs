@@ -28,7 +28,7 @@ impl Merge {
         check_distinct(&self.output, self.sketches.iter().map(|path| &**path))?;
         let mut parts: Vec<frosh::Sketch> = Vec::with_capacity(self.sketches.len());
         for path in &self.sketches {
-            let part = frosh::Sketch::load(path)?;
+            let part = crate::kinds::sketch(path)?;
             if let Some(first) = parts.first() {
                 let name = || format!("{} and {}", self.sketches[0].display(), path.display());
                 first.check_mergeable(&part).with_context(name)?;

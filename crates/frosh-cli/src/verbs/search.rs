@@ -2,11 +2,11 @@
 
 use super::encode::check_dim;
 use crate::args::{Common, names};
+use crate::kinds;
 use crate::query_args::{QueryArgs, print_hits};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, Hasher, Ranking, Rerank, Rows};
-use frosh_io::Vectors;
+use frosh::{Ranking, Rerank, Rows};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -21,7 +21,8 @@ use std::path::PathBuf;
 
 Distances are, by ranking: the bits that differ (hamming), the negated signed sum (asymmetric), an estimate of
 the squared Euclidean distance (estimated); with --rerank that distance itself (for cosine: of unit vectors).
-Ids are row numbers, from 0. Neighbours come by distance, equal ones by id.")]
+Ids are row numbers, from 0. Neighbours come by distance, equal ones by id. With --skip-bad, a query that cannot
+be used finds nothing, and the other queries keep their numbers. A row of --rerank that cannot be used is not found.")]
 pub(crate) struct Search {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -46,7 +47,7 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
-        let hasher = Hasher::load(&self.model)?;
+        let hasher = kinds::model(&self.model, "frosh search MODEL CODES --queries DATA")?;
         if self.codes.extension().is_some_and(|e| e == "npy") {
             bail!(
                 "{}: plain codes do not know their model; search the file that encode writes under a name \
@@ -54,7 +55,7 @@ impl Search {
                 self.codes.display()
             );
         }
-        let codes = Codes::load(&self.codes)?;
+        let codes = kinds::codes(&self.codes)?;
         if codes.hasher() != hasher.id() {
             bail!(
                 "{} was made by model {}, but {} is model {}: encode the vectors with this model",
@@ -71,9 +72,13 @@ impl Search {
         if self.rerank.is_empty() {
             let rank = self.rank.unwrap_or(hasher.ranking());
             let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming;
-            return print_hits(common, &codes.search(&queries, &search(k))?, whole);
+            let found = codes.search(&queries, &search(k))?;
+            return print_hits(common, &found, &asked.left_out, whole);
         }
-        let base = Vectors::open(&self.rerank, &self.query_args.reading.options(false))?;
+        let base = kinds::vectors(
+            &self.rerank,
+            &self.query_args.reading.options(self.query_args.skipping.skip_bad),
+        )?;
         check_dim(&hasher, &self.model, &base)?;
         if let Some(rows) = base.rows().filter(|rows| *rows != codes.len() as u64) {
             bail!(
@@ -94,6 +99,6 @@ impl Search {
             }
         })?;
         pushed?;
-        print_hits(common, &rerank.finish(k), false)
+        print_hits(common, &rerank.finish(k), &asked.left_out, false)
     }
 }

@@ -3,6 +3,7 @@
 use crate::args::{Common, Learning, Reading};
 use crate::learn::learn;
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::Skipping;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -15,7 +16,11 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   machine 1:  frosh sketch shard-1/ --worker 1 -o 1.sketch
   machine 2:  frosh sketch shard-2/ --worker 2 -o 2.sketch
-  then:       frosh merge 1.sketch 2.sketch -o all.sketch && frosh fit all.sketch -o model.frosh")]
+  then:       frosh merge 1.sketch 2.sketch -o all.sketch
+              frosh fit all.sketch -o model.frosh
+
+Ctrl-C ends the reading: the sketch of the rows read so far is written (with --checkpoint, the state instead), and the
+exit code is 130. A second Ctrl-C stops at once and writes nothing.")]
 pub(crate) struct Sketch {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
@@ -30,6 +35,8 @@ pub(crate) struct Sketch {
     learning: Learning,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Sketch {
@@ -37,18 +44,18 @@ impl Sketch {
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
         frosh::AtomicFile::begin(&self.output)?;
-        let (reading, learning) = (&self.reading, &self.learning);
-        let learned =
-            learn(&self.data, &self.output, reading, learning, self.worker, common, None, None)?;
+        let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
+        let (data, output, worker) = (&self.data, &self.output, self.worker);
+        let learned = learn(data, output, reading, skipping, learning, worker, common, None, None)?;
         let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
-        let sketch = learned.sketcher.finish();
+        let sketch = learned.sketcher.sketch();
         sketch.save(&self.output)?;
         if let Some(checkpoint) = &learned.checkpoint {
             checkpoint.remove();
         }
         let total = start.elapsed().as_secs_f64();
         if common.json {
-            return print_json(&json!({
+            print_json(&json!({
                 "sketch": self.output.display().to_string(),
                 "rows": rows,
                 "dim": dim,
@@ -58,23 +65,24 @@ impl Sketch {
                 "block_rows": sketch.block_rows(),
                 "worker": self.worker,
                 "resumed_at": learned.resumed_at,
-                "left_out": learned.left_out,
+                "left_out": learned.left_out.count,
+                "interrupted": learned.interrupted,
                 "seconds": { "total": total, "read": learned.read, "sketch": learned.sketch },
-            }));
-        }
-        if common.quiet {
-            return Ok(());
-        }
-        print(&format!(
-            "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n\
+            }))?;
+        } else if !common.quiet {
+            print(&format!(
+                "{}: {} rows of {dim} dimensions in {} ({} rows/s), worker {}\n{}\
              next: frosh merge {} OTHERS... -o all.sketch, or frosh fit {} -o model.frosh\n",
-            self.output.display(),
-            count(rows),
-            seconds(total),
-            count(((rows - learned.resumed_at) as f64 / total) as u64),
-            self.worker,
-            self.output.display(),
-            self.output.display(),
-        ))
+                self.output.display(),
+                count(rows),
+                seconds(total),
+                count(((rows - learned.resumed_at) as f64 / total) as u64),
+                self.worker,
+                learned.left_out.line(", left out"),
+                self.output.display(),
+                self.output.display(),
+            ))?;
+        }
+        learned.end(&self.output)
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::args::{Common, Fitting, Learning, Reading};
 use crate::choice;
+use crate::kinds;
 use crate::learn::{Learned, learn, threads};
 use crate::output::{count, print, print_json, seconds};
+use crate::skipping::Skipping;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{AtomicFile, Hasher, Sketcher};
@@ -16,9 +18,12 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh train vectors.npy -o model.frosh
-  frosh train 'shards/part-*.parquet' --column embedding --bits 128 --metric cosine -o model.frosh
-  frosh train big.fbin --checkpoint state.frosh -o model.frosh      go on after a crash
-  produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh")]
+  frosh train 'shards/part-*.parquet' --column embedding -b 128 -o model.frosh
+  frosh train big.fbin --checkpoint state.frosh -o model.frosh  resumable
+  produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh
+
+Ctrl-C ends the reading: the model of the rows read so far is written (with --checkpoint, the state instead), and the
+exit code is 130. A second Ctrl-C stops at once and writes nothing.")]
 pub(crate) struct Train {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
@@ -35,6 +40,8 @@ pub(crate) struct Train {
     learning: Learning,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Train {
@@ -45,24 +52,31 @@ impl Train {
         let start = Instant::now();
         // A folder that is missing or locked shall be known before the work is done.
         AtomicFile::begin(&self.output)?;
+        // A run that goes on from its checkpoint replaces what it wrote itself.
+        let resumes = self.learning.checkpoint.as_ref().is_some_and(|path| path.exists());
+        if !self.fitting.force && !resumes {
+            kinds::check_replaces_no_model(&self.output)?;
+        }
         let write = |sketcher: &Sketcher| -> Result<()> {
             Ok(self.fitting.hasher(&sketcher.sketch())?.save(&self.output)?)
         };
         let refresh = self.refresh_every.map(|every| (every, &write as _));
-        let (reading, learning) = (&self.reading, &self.learning);
-        let fitting = Some(&self.fitting);
+        let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
+        let (fitting, data, output) = (Some(&self.fitting), &self.data, &self.output);
         let learned =
-            learn(&self.data, &self.output, reading, learning, 0, common, fitting, refresh)?;
+            learn(data, output, reading, skipping, learning, 0, common, fitting, refresh)?;
         let Learned { sketcher, checkpoint, .. } = &learned;
         let clock = Instant::now();
         let hasher = self.fitting.hasher(&sketcher.sketch())?;
+        self.fitting.check_variance(&hasher)?;
         let solve = clock.elapsed().as_secs_f64();
         hasher.save(&self.output)?;
         if let Some(checkpoint) = checkpoint {
             checkpoint.remove();
         }
         let total = start.elapsed().as_secs_f64();
-        self.report(common, &learned, &hasher, total, solve)
+        self.report(common, &learned, &hasher, total, solve)?;
+        learned.end(&self.output)
     }
 
     fn report(
@@ -92,7 +106,8 @@ impl Train {
                 "block_rows": sketcher.block_rows(),
                 "threads": threads(common),
                 "resumed_at": resumed_at,
-                "left_out": left_out,
+                "left_out": left_out.count,
+                "interrupted": learned.interrupted,
                 "rank": hasher.rank(),
                 "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },
             }));
@@ -120,9 +135,7 @@ impl Train {
         if *resumed_at > 0 {
             text += &format!("went on from a checkpoint at row {}\n", count(*resumed_at));
         }
-        if *left_out > 0 {
-            text += &format!("{} rows could not be used and were left out\n", count(*left_out));
-        }
+        text += &left_out.line(", left out");
         if hasher.rank() < bits && hasher.method() != frosh::Method::Lsh {
             text += &format!(
                 "note: the data gave only {} directions; the other {} bits are random\n",
@@ -143,5 +156,16 @@ impl Fitting {
             Some(rotation) => sketch.hasher_with(self.bits, rotation),
             None => sketch.hasher(self.bits),
         }
+    }
+
+    /// Refuses a model of rows that do not differ, unless that is asked for. Random directions need no data.
+    pub(crate) fn check_variance(&self, hasher: &Hasher) -> Result<()> {
+        if hasher.rank() > 0 || hasher.method() == frosh::Method::Lsh || self.allow_constant {
+            return Ok(());
+        }
+        bail!(
+            "nothing can be learned from {} rows that are all equal: check the data, or give --allow-constant",
+            count(hasher.rows())
+        )
     }
 }

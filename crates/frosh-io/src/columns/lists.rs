@@ -4,7 +4,7 @@
 //! (nulls, lengths) and copied, a whole run of good rows at once.
 
 use super::{Column, damaged};
-use crate::batch::{Kind, Values};
+use crate::batch::{Kind, Values, add_range};
 use crate::error::{Fault, Hint};
 use crate::source::{MAX_DIM, Shape, Source, skip_by_reading};
 use arrow_array::cast::AsArray;
@@ -138,7 +138,8 @@ pub(crate) struct ListSource<R> {
     /// Number of rows in the file, including bad ones.
     rows: u64,
     skip_bad: bool,
-    left_out: u64,
+    /// Numbers of the rows left out since they were last asked for.
+    left_out: Vec<Range<u64>>,
     /// The lists that were read, and which of them is next.
     lists: Lists,
     at: usize,
@@ -183,7 +184,17 @@ impl<R: ListReader> ListSource<R> {
                 return Err(Fault::row(row, why));
             }
             let kind = column.kind;
-            return Ok(Self { reader, kind, dim, rows, skip_bad, left_out, lists, at: 0, row });
+            return Ok(Self {
+                reader,
+                kind,
+                dim,
+                rows,
+                skip_bad,
+                left_out: Vec::from_iter((left_out > 0).then_some(0..left_out)),
+                lists,
+                at: 0,
+                row,
+            });
         }
     }
 
@@ -267,7 +278,10 @@ impl<R: ListReader> Source for ListSource<R> {
             }
             // If the run ended early, the next row is to be left out.
             let bad = usize::from(end < stop);
-            self.left_out += bad as u64;
+            if bad > 0 {
+                let bad = self.row + run as u64;
+                add_range(&mut self.left_out, bad..bad + 1);
+            }
             self.at = end + bad;
             self.row += (run + bad) as u64;
         }
@@ -291,7 +305,7 @@ impl<R: ListReader> Source for ListSource<R> {
         Ok(())
     }
 
-    fn left_out(&self) -> u64 {
-        self.left_out
+    fn take_left_out(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.left_out)
     }
 }

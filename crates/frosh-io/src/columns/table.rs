@@ -3,7 +3,7 @@
 //! Cost: values are transposed, some thousand rows at a time. Parquet keeps a page of every column in memory.
 
 use super::{damaged, type_name};
-use crate::batch::{Kind, Values};
+use crate::batch::{Kind, Values, add_range};
 use crate::chosen::Columns;
 use crate::error::{Fault, Hint};
 use crate::source::{MAX_DIM, Shape, Source, skip_by_reading};
@@ -15,6 +15,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
 use half::f16;
+use std::ops::Range;
 
 /// Bytes of values that are read in one step.
 const STEP: usize = 1 << 22;
@@ -100,7 +101,7 @@ pub(crate) struct TableSource<R> {
     /// Number of rows in the file, including bad ones.
     rows: u64,
     skip_bad: bool,
-    left_out: u64,
+    left_out: Vec<Range<u64>>,
     /// The columns that were read, and which of their rows is next.
     arrays: Vec<ArrayRef>,
     at: usize,
@@ -110,7 +111,16 @@ pub(crate) struct TableSource<R> {
 
 impl<R: TableReader> TableSource<R> {
     pub(crate) fn new(reader: R, table: Table, rows: u64, skip_bad: bool) -> Self {
-        Self { reader, table, rows, skip_bad, left_out: 0, arrays: Vec::new(), at: 0, row: 0 }
+        Self {
+            reader,
+            table,
+            rows,
+            skip_bad,
+            left_out: Vec::new(),
+            arrays: Vec::new(),
+            at: 0,
+            row: 0,
+        }
     }
 
     fn here(&self) -> usize {
@@ -184,7 +194,10 @@ impl<R: TableReader> Source for TableSource<R> {
                     return Err(Fault::row(self.row + i as u64, why));
                 }
             }
-            self.left_out += bad.len() as u64;
+            for i in &bad {
+                let number = self.row + *i as u64;
+                add_range(&mut self.left_out, number..number + 1);
+            }
             let kept = count - bad.len();
             if !bad.is_empty() {
                 values.remove_rows(dim, bad.into_iter().map(|i| taken + i));
@@ -213,8 +226,8 @@ impl<R: TableReader> Source for TableSource<R> {
         Ok(())
     }
 
-    fn left_out(&self) -> u64 {
-        self.left_out
+    fn take_left_out(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.left_out)
     }
 }
 

@@ -115,7 +115,7 @@ pub(crate) fn check(path: &Path, format: Format, kind: Kind, rows: &[f64]) {
         let shape = Shape { dim: DIM, kind, rows: Some(count as u64) };
         assert_eq!(source.shape(), shape, "{path:?}");
         assert_eq!(read_all(&mut *source, limit).unwrap(), rows, "{path:?}");
-        assert_eq!(source.left_out(), 0);
+        assert!(source.take_left_out().is_empty());
     }
     for skip in 0..count + 3 {
         let mut source = format.open(path, None, false).unwrap();
@@ -174,7 +174,7 @@ fn nulls_are_refused_or_left_out() {
                 let mut source = format.open(&path, None, true).unwrap();
                 assert_eq!(source.shape().rows, None);
                 assert_eq!(read_all(&mut *source, limit).unwrap(), good, "{path:?}");
-                assert_eq!(source.left_out(), 2);
+                assert_eq!(source.take_left_out(), bad.map(|row| row as u64..row as u64 + 1));
             }
             // Skipping counts the rows that are left.
             let mut source = format.open(&path, None, true).unwrap();

@@ -245,6 +245,22 @@ impl RankedEvaluation {
         Some(mean(self.places.iter().map(found)))
     }
 
+    /// The standard error of that recall: how far it would be, typically, from the recall of all queries that could be
+    /// asked, of which these are a sample. `None` where [`recall`](RankedEvaluation::recall) is, and for one query.
+    pub fn recall_error(&self, k: usize, candidates: usize) -> Option<f64> {
+        let recall = self.recall_after_reranking(k, candidates)?;
+        let queries = self.places.len();
+        if queries < 2 {
+            return None;
+        }
+        let square = |places: &Vec<u32>| {
+            let hits = places[..k].iter().filter(|p| (**p as usize) < candidates).count();
+            (hits as f64 / k as f64 - recall).powi(2)
+        };
+        let variance = self.places.iter().map(square).sum::<f64>() / (queries - 1) as f64;
+        Some((variance / queries as f64).sqrt())
+    }
+
     /// Whether at least `k` neighbours of every query were given.
     fn knows(&self, k: usize) -> bool {
         k > 0 && self.truth != Truth::Labels && self.places.iter().all(|p| p.len() >= k)

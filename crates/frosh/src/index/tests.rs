@@ -242,11 +242,19 @@ fn ids_that_are_there_or_come_twice_are_refused_and_nothing_changes() {
     adding.push_with_ids(rows(&new[..2 * DIM]), &[u64::MAX, 6]).unwrap();
     assert!(adding.push(rows(&new)).is_err());
     adding.commit().unwrap();
-    // Also after it is removed: automatic ids are not reused.
-    writer.remove(&[u64::MAX]).unwrap();
     let said = writer.add().push(rows(&new)).unwrap_err().to_string();
-    let facts = ["the largest id that there ever was", "18446744073709551615", "give ids"];
+    let facts = ["numbered on from the largest id", "18446744073709551615", "give ids"];
     assert!(facts.iter().all(|fact| said.contains(fact)), "{said}");
+    // When it is removed again, rows are numbered on from the largest that is there.
+    writer.remove(&[u64::MAX]).unwrap();
+    let largest = (0..1000).rev().find(|id| writer.index().contains(*id).unwrap()).unwrap();
+    for next in 1..=2 {
+        let mut adding = writer.add();
+        adding.push(rows(&new[..DIM])).unwrap();
+        adding.commit().unwrap();
+        assert!(writer.index().contains(largest + next).unwrap());
+        assert!(!writer.index().contains(largest + next + 1).unwrap());
+    }
     let mut adding = writer.add();
     adding.push_with_ids(rows(&new[..DIM]), &[u64::MAX]).unwrap();
     adding.commit().unwrap();

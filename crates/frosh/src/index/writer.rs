@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Largest number of rows of a segment: row numbers fit 32 bits, and the ids can be sorted in memory.
 const LONGEST: u64 = 1 << 27;
@@ -139,6 +140,7 @@ impl IndexWriter {
             current: None,
             done: Vec::new(),
             next_id,
+            largest: None,
             next_number,
         }
     }
@@ -374,6 +376,8 @@ pub struct NewRows<'w> {
     current: Option<SegmentWriter>,
     done: Vec<manifest::SegmentFacts>,
     next_id: Option<u64>,
+    /// The largest id of these rows.
+    largest: Option<u64>,
     next_number: u64,
 }
 
@@ -390,20 +394,25 @@ impl NewRows<'_> {
         self
     }
 
-    /// Adds rows with automatic ids, which continue from the largest id that was ever used.
+    /// Adds rows with automatic ids, which continue from the largest id that was ever used. If too few numbers are left
+    /// after that, they continue from the largest id that exists.
     ///
     /// # Errors
     ///
     /// Fails as [`NewRows::push_with_ids`], or if there are not enough ids left.
     pub fn push<T: Element>(&mut self, rows: Rows<'_, T>) -> Result<()> {
-        let first = self.next_id;
+        let enough = |first: &u64| first.checked_add(rows.len() as u64).is_some();
+        // Where no numbers are left after the largest id that there ever was, rows may still be numbered on from the
+        // largest that is there: the others were removed.
+        let first = self.next_id.filter(enough).or_else(|| self.after_largest()).or(self.next_id);
+        self.next_id = first;
         let end = first.and_then(|first| first.checked_add(rows.len() as u64));
         let (Some(first), Some(end)) = (first, end) else {
             let largest = first.map_or(u64::MAX, |first| first.saturating_sub(1));
             return Err(Error::File {
                 path: Some(self.writer.index.folder.clone()),
                 why: format!(
-                    "rows without ids are numbered on from the largest id that there ever was, and after {largest} \
+                    "rows without ids are numbered on from the largest id, and after {largest} \
                      there are not {} numbers: give ids for these rows",
                     rows.len()
                 ),
@@ -411,6 +420,22 @@ impl NewRows<'_> {
         };
         let ids: Vec<u64> = (first..end).collect();
         self.push_with_ids(rows, &ids)
+    }
+
+    /// The number after the largest id of the rows that exist or are being added; `None` after 2^64 - 1.
+    fn after_largest(&self) -> Option<u64> {
+        let alive = |segment: &Arc<Segment>| {
+            let ids = &segment.arrays.ids;
+            let row = (0..ids.len()).rev().find(|row| !segment.removed.contains(*row as u64))?;
+            Some(ids.of(row))
+        };
+        let largest = self.writer.index.segments.iter().filter_map(alive).max().max(self.largest);
+        largest.map_or(Some(0), |largest| largest.checked_add(1))
+    }
+
+    /// Skips the next `count` numbers: rows that are pushed without ids after this do not get them.
+    pub fn skip_numbers(&mut self, count: u64) {
+        self.next_id = self.next_id.and_then(|next| next.checked_add(count));
     }
 
     /// Adds rows with these ids, one for each row.
@@ -450,7 +475,9 @@ impl NewRows<'_> {
             at = end;
         }
         // One more than the largest id that was ever used.
-        let after = ids.iter().max().map_or(Some(0), |largest| largest.checked_add(1));
+        let largest = ids.iter().max().copied();
+        self.largest = self.largest.max(largest);
+        let after = largest.map_or(Some(0), |largest| largest.checked_add(1));
         self.next_id = self.next_id.zip(after).map(|(a, b)| a.max(b));
         Ok(())
     }

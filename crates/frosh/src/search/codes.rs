@@ -168,6 +168,17 @@ impl Codes {
         self.row(i)[k / 8] >> (k % 8) & 1 == 1
     }
 
+    /// Sets all bits of row `i` to 0. Its factors stay as they are.
+    ///
+    /// # Panics
+    ///
+    /// If there is no row `i`.
+    pub fn clear_row(&mut self, i: usize) {
+        assert!(i < self.len(), "row {i} of {} codes", self.len());
+        let bytes = self.bytes_per_row();
+        self.data.to_mut()[i * bytes..(i + 1) * bytes].fill(0);
+    }
+
     /// Appends the rows of `more`.
     ///
     /// # Errors

@@ -3,11 +3,13 @@
 use super::{check_outside, done, read_ids, report};
 use crate::args::{Common, Reading, names};
 use crate::choice;
+use crate::kinds;
 use crate::progress::Progress;
+use crate::skipping::Skipping;
 use crate::verbs::encode::check_dim;
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use frosh::{Element, Hasher, IndexWriter, NewRows, Rows, StoredVectors};
+use frosh::{Element, IndexWriter, NewRows, Rows, StoredVectors};
 use frosh_io::{RowConsumer, Vectors};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,10 +19,14 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh index build model.frosh vectors.npy -o index/
-  frosh index build model.frosh 'shards/*.parquet' --column embedding --ids ids.npy -o index/
-  frosh index build model.frosh vectors.npy --vectors f16 -o index/    keep vectors, for exact order
+  frosh index build model.frosh 'shards/*.parquet' --ids ids.npy -o index/
+  frosh index build model.frosh vectors.npy --vectors f16 -o index/
 
-Factors, which estimate true distances, are kept if the model chose so; --factors and --no-factors overrule it.")]
+Factors, which estimate true distances, are kept if the model chose so; --factors and --no-factors
+overrule it.
+
+Without --ids, the id of a row is its number, from 0. With --skip-bad, rows that cannot be used are not in the
+index, and their ids stay free; --ids has one id for each row all the same.")]
 pub(super) struct Build {
     /// The model file
     #[arg(value_name = "MODEL")]
@@ -45,7 +51,7 @@ pub(super) struct Build {
 /// Encode more vectors into an index. All of them are added, or after an error none.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh index add index/ more.npy                          numbered on from the last id
+  frosh index add index/ more.npy                   numbered on from the last id
   frosh index add index/ more.npy --ids ids.txt
   frosh index add index/ changed.npy --ids ids.txt --replace")]
 pub(super) struct Add {
@@ -70,11 +76,13 @@ struct Input {
     ids: Vec<PathBuf>,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    skipping: Skipping,
 }
 
 impl Build {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
-        let hasher = Hasher::load(&self.model)?;
+        let hasher = kinds::model(&self.model, "frosh index build MODEL DATA -o INDEX")?;
         let vectors = self.input.open()?;
         check_dim(&hasher, &self.model, &vectors)?;
         check_outside(&self.output, self.input.files(&vectors).chain([&*self.model]))?;
@@ -94,6 +102,7 @@ impl Build {
 
 impl Add {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
+        kinds::check_index(&self.index)?;
         // Before the writer, which removes what a stopped one left in the folder.
         let vectors = self.input.open()?;
         check_outside(&self.index, self.input.files(&vectors))?;
@@ -105,13 +114,14 @@ impl Add {
 
 impl Input {
     fn open(&self) -> Result<Vectors> {
-        Ok(Vectors::open(&self.data, &self.reading.options(false))?)
+        kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))
     }
 
     /// All files that are read.
     fn files<'a>(&'a self, vectors: &'a Vectors) -> impl Iterator<Item = &'a Path> {
         let data = vectors.files().iter().map(|file| &*file.path);
-        data.chain(self.ids.iter().map(|path| &**path))
+        let list = self.skipping.skipped.iter().map(|path| &**path);
+        data.chain(self.ids.iter().map(|path| &**path)).chain(list)
     }
 
     fn run(
@@ -124,42 +134,71 @@ impl Input {
     ) -> Result<()> {
         let start = Instant::now();
         let ids = read_ids(&self.ids, vectors.rows())?;
+        let inputs = vectors.files().iter().map(|file| &*file.path);
+        let mut skipped = self.skipping.start(inputs.chain(self.ids.iter().map(|path| &**path)))?;
         let mut new = writer.add().replace(replace);
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
-        let mut added = 0u64;
+        // Rows that were added, and all rows that were passed.
+        let (mut added, mut passed) = (0u64, 0u64);
         while let Some(batch) = batches.next()? {
-            let from = added as usize;
-            added += batch.len() as u64;
-            match &ids {
-                None => batch.feed(&mut new)?,
-                Some(ids) => match ids.get(from..from + batch.len()) {
-                    Some(ids) => batch.feed(WithIds { new: &mut new, ids })?,
-                    None => bail!(
-                        "{}: {} ids, but the data has more rows",
-                        self.ids[0].display(),
-                        ids.len()
-                    ),
-                },
+            for (rows, first) in batch.runs() {
+                new.skip_numbers(first - passed);
+                let from = first as usize;
+                passed = first + rows.len() as u64;
+                match &ids {
+                    None => batch.feed_range(rows, &mut new)?,
+                    Some(ids) => match ids.get(from..from + rows.len()) {
+                        Some(few) => batch.feed_range(rows, WithIds { new: &mut new, ids: few })?,
+                        None => bail!(
+                            "{}: {} ids, but the data has more rows",
+                            self.ids[0].display(),
+                            ids.len()
+                        ),
+                    },
+                }
             }
+            added += batch.len() as u64;
             progress.add(batch.len());
+            skipped.add(&batches.take_left_out())?;
         }
         drop(progress);
-        if let Some(ids) = ids.filter(|ids| ids.len() as u64 != added) {
+        skipped.add(&batches.take_left_out())?;
+        if skipped.end() > passed {
+            new.skip_numbers(skipped.end() - passed);
+            passed = skipped.end();
+        }
+        if let Some(ids) = ids.as_ref().filter(|ids| ids.len() as u64 != passed) {
             let name = self.ids[0].display();
             bail!(
-                "{name}: {} ids, but the data has {added} rows: give one id for each row",
+                "{name}: {} ids, but the data has {passed} rows: give one id for each row",
                 ids.len()
             );
         }
         if added == 0 {
-            bail!("there are no rows to add: the data is empty");
+            bail!("there are no rows to add: the data is empty, or every row was left out");
         }
-        let replaced = new.commit()?;
-        let told = report(common, path, writer.index(), added, replaced, start.elapsed());
+        // Before the change counts: after it nothing is an error.
+        let left_out = skipped.finish()?;
+        let replaced = new.commit().map_err(|error| self.duplicate(error, ids.as_deref()))?;
+        let told =
+            report(common, path, writer.index(), added, replaced, &left_out, start.elapsed());
         done(told);
         Ok(())
+    }
+}
+
+impl Input {
+    /// Says of an id that is there already where it is, and what helps.
+    fn duplicate(&self, error: frosh::Error, ids: Option<&[u64]>) -> anyhow::Error {
+        let frosh::Error::DuplicateId { id } = error else { return error.into() };
+        let Some(ids) = ids else { return error.into() };
+        let name = self.ids[0].display();
+        if ids.iter().filter(|other| **other == id).count() > 1 {
+            return anyhow!("{name}: id {id} is given to two rows, and ids are unique");
+        }
+        anyhow!("{name}: id {id} is there already: give --replace to put the new row in its place")
     }
 }
 

@@ -5,6 +5,7 @@ mod search;
 
 use crate::args::Common;
 use crate::output::{count, print, print_json, size};
+use crate::skipping::LeftOut;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use frosh::{Index, IndexWriter};
@@ -15,8 +16,8 @@ use std::time::Duration;
 /// Keep codes in a folder: add, remove and search rows by ids of your own.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh index build model.frosh vectors.npy -o index/     codes and factors: 9 bytes a row at 64 bits
-  frosh index add index/ more.npy --ids ids.txt           rows with ids of your own
+  frosh index build model.frosh vectors.npy -o index/
+  frosh index add index/ more.npy --ids ids.txt      rows with ids of your own
   frosh index remove index/ --ids 17,4711
   frosh index search index/ --queries q.npy -k 10 --json
   frosh index compact index/
@@ -88,6 +89,7 @@ impl Remove {
         }
         ids.sort_unstable();
         ids.dedup();
+        crate::kinds::check_index(&self.index)?;
         let mut writer = IndexWriter::open(&self.index)?;
         let removed = writer.remove(&ids)?;
         done(self.report(common, removed, ids.len() as u64 - removed, writer.index().len()));
@@ -126,6 +128,7 @@ struct Compact {
 
 impl Compact {
     fn run(&self, common: &Common) -> Result<()> {
+        crate::kinds::check_index(&self.index)?;
         let mut writer = IndexWriter::open(&self.index)?;
         let before = (writer.index().segments(), writer.index().removed());
         writer.compact()?;
@@ -176,6 +179,7 @@ impl Info {
 
 /// Tells what is in an index, after reading all of it if `check`.
 pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
+    crate::kinds::check_index(path)?;
     let index = Index::open(path)?;
     if check {
         index.check()?;
@@ -282,6 +286,7 @@ fn report(
     index: &Index,
     added: u64,
     replaced: u64,
+    left_out: &LeftOut,
     elapsed: Duration,
 ) -> Result<()> {
     let elapsed = elapsed.as_secs_f64();
@@ -289,6 +294,7 @@ fn report(
         let mut facts = facts(index);
         facts["added"] = json!(added);
         facts["replaced"] = json!(replaced);
+        facts["left_out"] = json!(left_out.count);
         facts["seconds"] = json!(elapsed);
         return print_json(&facts);
     }
@@ -300,7 +306,7 @@ fn report(
         rows => format!(" ({} in place of older ones)", count(rows)),
     };
     print(&format!(
-        "{}: {} rows added{replaced}, {} now, {} bytes a row, {} in all; {} ({} rows/s)\n",
+        "{}: {} rows added{replaced}, {} now, {} bytes a row, {} in all; {} ({} rows/s)\n{}",
         path.display(),
         count(added),
         count(index.len()),
@@ -308,6 +314,7 @@ fn report(
         size(index.len() * index.bytes_per_row() as u64),
         crate::output::seconds(elapsed),
         count((added as f64 / elapsed) as u64),
+        left_out.line(", left out"),
     ))
 }
 

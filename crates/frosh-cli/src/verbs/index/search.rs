@@ -12,11 +12,12 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   frosh index search index/ --queries q.npy -k 10
   frosh index search index/ --queries q.npy --only allowed.txt --json
-  frosh index search index/ --queries q.npy --radius 5                 all within 5 bits
+  frosh index search index/ --queries q.npy --radius 5
 
 Where the index keeps vectors, the best --oversample times k rows are put in exact order, and distances are
 squared Euclidean ones (for cosine: of unit vectors). Otherwise they are estimates of those, or with --rank
-hamming the bits that differ. Neighbours come by distance, equal ones by id.")]
+hamming the bits that differ. Neighbours come by distance, equal ones by id. With --skip-bad, a query that
+cannot be used finds nothing, and the other queries keep their numbers.")]
 pub(super) struct IndexSearch {
     /// The index
     #[arg(value_name = "INDEX")]
@@ -38,6 +39,7 @@ pub(super) struct IndexSearch {
 
 impl IndexSearch {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
+        crate::kinds::check_index(&self.index)?;
         let index = Index::open(&self.index)?.verify(!self.no_verify);
         if self.rank == Some(Ranking::Estimated) && !index.has_factors() {
             bail!(
@@ -56,6 +58,6 @@ impl IndexSearch {
         let rank = self.rank.unwrap_or(index.hasher().ranking());
         let by_codes = !stored || self.oversample == Some(0);
         let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming && by_codes;
-        print_hits(common, &index.search(rows, &search)?, whole)
+        print_hits(common, &index.search(rows, &search)?, &asked.left_out, whole)
     }
 }

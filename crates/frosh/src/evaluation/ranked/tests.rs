@@ -109,6 +109,18 @@ fn neighbours_are_scored_as_a_plain_sort_does() {
         close(got.recall(20).unwrap(), found(20, 20, 20));
         close(got.recall_after_reranking(5, 60).unwrap(), found(5, 60, 5));
         assert_eq!(got.recall(21), None);
+        // The standard error: from the sum of squares and the square of the sum of the 9 recalls.
+        let recalls: Vec<f64> = ranked(5)
+            .iter()
+            .map(|r| r[..300].iter().filter(|r| **r).count() as f64 / 5.0)
+            .collect();
+        let (sum, squares) =
+            recalls.iter().fold((0.0, 0.0), |(sum, squares), r| (sum + r, squares + r * r));
+        let error = ((squares - sum * sum / 9.0) / 8.0 / 9.0).sqrt();
+        assert!(error > 0.0);
+        close(got.recall_error(5, 300).unwrap(), error);
+        close(got.recall_error(5, 700).unwrap(), 0.0);
+        assert_eq!(got.recall_error(21, 300), None);
     }
 }
 
