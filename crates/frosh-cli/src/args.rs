@@ -300,7 +300,8 @@ mod tests {
 
     #[test]
     fn only_options_of_the_input_stand_under_input() {
-        let input = ["format", "column", "dataset", "dim", "raw-type", "skip-bad", "skipped"];
+        let input =
+            ["format", "column", "columns", "dataset", "dim", "raw-type", "skip-bad", "skipped"];
         each(&command(), &mut |verb| {
             for argument in verb.get_arguments() {
                 let long = argument.get_long().unwrap_or_default();

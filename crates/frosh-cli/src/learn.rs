@@ -14,6 +14,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
+/// Batches that are still learned after an interrupt: as many as the reader and a pipe may hold.
+const LATE_BATCHES: usize = 4;
+
 /// What came of it.
 pub(crate) struct Learned {
     /// The state after the last row.
@@ -116,10 +119,12 @@ pub(crate) fn learn(
     progress.start_at(resumed_at);
     let mut batches = vectors.batches_from(resumed_at);
     let interrupt = signals::finish_on_interrupt();
-    let (mut read, mut sketch) = (0.0, 0.0);
+    let (mut read, mut sketch, mut late_batches) = (0.0, 0.0, 0);
     loop {
         let clock = Instant::now();
-        let Some(batch) = batches.next_unless(|| interrupt.is_due())? else { break };
+        let due = || late_batches == LATE_BATCHES || interrupt.is_due(clock);
+        let Some(batch) = batches.next_unless(due)? else { break };
+        late_batches += usize::from(interrupt.came());
         read += clock.elapsed().as_secs_f64();
         let mut from = 0;
         while from < batch.len() {

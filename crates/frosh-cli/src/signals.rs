@@ -24,9 +24,10 @@ pub(crate) fn finish_on_interrupt() -> FinishOnInterrupt {
 }
 
 impl FinishOnInterrupt {
-    /// Whether an interrupt came, long enough ago.
-    pub(crate) fn is_due(&self) -> bool {
-        with_state(|state| state.1.is_some_and(|when| when.elapsed() > GRACE))
+    /// Whether an interrupt came, and both it and the moment `since` are long enough ago. `since` is when waiting for data
+    /// began: time that was spent learning does not count.
+    pub(crate) fn is_due(&self, since: Instant) -> bool {
+        with_state(|state| state.1.is_some_and(|when| when.max(since).elapsed() > GRACE))
     }
 
     /// Whether an interrupt came.

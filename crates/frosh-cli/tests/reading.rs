@@ -20,7 +20,7 @@ fn refusal(folder: &Path, arguments: &str) -> String {
 fn the_same_rows_from_every_file_give_the_same_model() {
     let dir = tempfile::tempdir().unwrap();
     let model = |arguments: &str| {
-        ok(dir.path(), &format!("train {arguments} --bits 4 -o model.frosh --quiet"));
+        ok(dir.path(), &format!("train {arguments} --bits 4 -o model.frosh --force --quiet"));
         std::fs::read(dir.path().join("model.frosh")).unwrap()
     };
     let first = model(&fixture("one.safetensors"));

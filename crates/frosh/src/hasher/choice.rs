@@ -267,13 +267,13 @@ impl Trial {
         let mut products = Mat::<f32>::zeros(base, queries);
         let mut at = 0;
         for (part, out) in parts {
-            for i in 0..part.len() {
+            for (i, square) in part.into_iter().enumerate() {
                 // Queries come first in the sample, and last in `along`.
                 let row = if at < queries { base + at } else { at - queries };
                 along.row_mut(row).copy_from(out.row(i).subcols(queries, bits));
                 if at >= queries {
                     products.row_mut(row).copy_from(out.row(i).subcols(0, queries));
-                    squares.push(part[i]);
+                    squares.push(square);
                 }
                 at += 1;
             }

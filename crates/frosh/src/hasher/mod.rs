@@ -554,8 +554,8 @@ impl Hasher {
         self.scales
     }
 
-    /// Encodes rows, with one byte of factors for each row (two for models of earlier releases), which
-    /// [`Ranking::Estimated`](crate::Ranking::Estimated) needs. Costs one more pass over each row.
+    /// Encodes rows, with one or two bytes of factors for each row, which
+    /// [`Ranking::Estimated`] needs. Costs one more pass over each row.
     ///
     /// # Errors
     ///

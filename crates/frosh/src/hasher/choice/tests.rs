@@ -34,7 +34,7 @@ fn figures_equal_those_of_a_search_by_the_model() {
     let choice = hasher.choice().unwrap();
     let queries = sketch.held_out();
     assert_eq!(queries, 375);
-    let sample = sketch.reservoir.map_parts(&Pool::ONE, &vec![0.0; DIM], 0..3000, <[f32]>::to_vec);
+    let sample = sketch.reservoir.map_parts(&Pool::ONE, &[0.0; DIM], 0..3000, <[f32]>::to_vec);
     let sample = sample.concat();
     let (asked, base) = sample.split_at(queries * DIM);
     let of = |data| Rows::new(data, DIM).unwrap();
