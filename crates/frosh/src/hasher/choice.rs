@@ -265,18 +265,19 @@ impl Trial {
         let mut squares = Vec::with_capacity(sampled);
         let mut along = Mat::zeros(sampled, bits);
         let mut products = Mat::<f32>::zeros(base, queries);
-        let mut at = 0;
+        let mut first = 0;
         for (part, out) in parts {
-            for (i, square) in part.into_iter().enumerate() {
-                // Queries come first in the sample, and last in `along`.
-                let row = if at < queries { base + at } else { at - queries };
-                along.row_mut(row).copy_from(out.row(i).subcols(queries, bits));
-                if at >= queries {
-                    products.row_mut(row).copy_from(out.row(i).subcols(0, queries));
-                    squares.push(square);
-                }
-                at += 1;
-            }
+            // Queries come first in the sample, and last in `along`.
+            let asked = queries.saturating_sub(first).min(part.len());
+            let (rows, count) = (first + asked - queries.min(first + asked), part.len() - asked);
+            let mut to = along.as_mut().submatrix_mut(base + first.min(queries), 0, asked, bits);
+            to.copy_from(out.as_ref().submatrix(0, queries, asked, bits));
+            let mut to = along.as_mut().submatrix_mut(rows, 0, count, bits);
+            to.copy_from(out.as_ref().submatrix(asked, queries, count, bits));
+            let mut to = products.as_mut().submatrix_mut(rows, 0, count, queries);
+            to.copy_from(out.as_ref().submatrix(asked, 0, count, queries));
+            squares.extend_from_slice(&part[asked..]);
+            first += part.len();
         }
         let map_rows = base.min(MAP_ROWS);
         let count = ((RELEVANT * map_rows as f64).round() as usize).max(1);
