@@ -83,6 +83,7 @@ mod column;
 mod disk;
 mod journal;
 mod manifest;
+mod new_rows;
 #[cfg(test)]
 mod safety_tests;
 mod seal;
@@ -108,7 +109,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use writer::{IndexWriter, NewRows};
+pub use new_rows::NewRows;
+pub use writer::IndexWriter;
 
 const MODEL: &str = "model.frosh";
 const LOCK: &str = "lock";
