@@ -9,7 +9,7 @@ use crate::skipping::{Skipping, count_of};
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Hasher, Hit, IdSet, Ranking, Search};
+use frosh::{Hit, IdSet, Model, Ranking, Search};
 use frosh_io::Vectors;
 use serde_json::json;
 use std::ffi::OsString;
@@ -50,9 +50,9 @@ pub(crate) struct Asked {
 
 impl QueryArgs {
     /// Reads the queries for this model, which is in the file or folder `whose`.
-    pub(crate) fn read(&self, hasher: &Hasher, whose: &Path, common: &Common) -> Result<Asked> {
+    pub(crate) fn read(&self, model: &Model, whose: &Path, common: &Common) -> Result<Asked> {
         let vectors = kinds::vectors(&self.queries, &self.reading.options(self.skipping.skip_bad))?;
-        check_dim(hasher, whose, &vectors)?;
+        check_dim(model, whose, &vectors)?;
         let only = self.only.as_deref().map(frosh_io::whole_numbers::<u64>).transpose()?;
         let only = only.map(|ids| ids.into_iter().collect());
         let mut progress = Progress::new("queries", vectors.rows(), 0, common.quiet);

@@ -148,6 +148,14 @@ impl Model {
         }
     }
 
+    /// Sets how hard a quantiser searches for the best code ([`Quantizer::effort`]). Sign bits need no search.
+    pub fn effort(self, beam: usize) -> Self {
+        match self {
+            Model::Quantizer(quantizer) => Model::Quantizer(quantizer.effort(beam)),
+            hasher => hasher,
+        }
+    }
+
     /// Encodes rows, without factors.
     ///
     /// # Errors

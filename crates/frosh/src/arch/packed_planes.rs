@@ -123,7 +123,7 @@ mod tests {
             let lines: Vec<Line> =
                 (0..count).map(|_| Line(std::array::from_fn(|_| byte(256)))).collect();
             // Small tables, so that some rows stay below 255, and large ones that saturate at once.
-            for most in [3, 255 / count as u64 + 1, 128] {
+            for most in [3, (255 / count as u64 + 1).min(128), 128] {
                 let tables: Vec<LineTables> = (0..count)
                     .map(|_| {
                         std::array::from_fn(|_| {

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 /// The number of neighbours that recall is forecast for.
 const K: usize = 10;
 /// The recall that the forecast number of candidates reaches.
-const TARGET: f64 = 0.9;
+pub(super) const TARGET: f64 = 0.9;
 /// Rows of the base that MAP is measured on, and the share of them that is relevant.
 const MAP_ROWS: usize = 4096;
 const RELEVANT: f64 = 0.02;

@@ -9,6 +9,8 @@
 //! Coordinates are divided into segments. A word is zero outside the segment of its codebook, so products between words
 //! are needed inside a segment only. Cells cover all coordinates.
 
+use crate::arch::Isa;
+use crate::arch::project::{self, Packed};
 use crate::linalg;
 use faer::MatRef;
 use std::ops::Range;
@@ -101,29 +103,6 @@ impl Codebooks {
         }
     }
 
-    /// Writes the products of some rows with all cells and words: those with the cells and then [`WORDS`] for each codebook, a row
-    /// each.
-    pub(crate) fn products(&self, rows: &[f32], out: &mut [f32]) {
-        use faer::linalg::matmul::matmul;
-        use faer::{Accum, MatMut, Par};
-        let n = rows.len() / self.k;
-        let width = self.entries();
-        let all = MatRef::from_row_major_slice(rows, n, self.k);
-        let out = MatMut::from_row_major_slice_mut(&mut out[..n * width], n, width);
-        let (to_cells, mut rest) = out.split_at_col_mut(self.cell_count);
-        let cells = MatRef::from_row_major_slice(&self.cells, self.cell_count, self.k);
-        matmul(to_cells, Accum::Replace, all, cells.transpose(), 1.0, Par::Seq);
-        for (i, segment) in self.segments.iter().enumerate() {
-            let (count, coordinates) = (WORDS * segment.books.len(), segment.coordinates.len());
-            let words =
-                MatRef::from_row_major_slice(&self.words[self.words_of(i)], count, coordinates);
-            let (to, after) = rest.split_at_col_mut(count);
-            let own = all.subcols(segment.coordinates.start, coordinates);
-            matmul(to, Accum::Replace, own, words.transpose(), 1.0, Par::Seq);
-            rest = after;
-        }
-    }
-
     /// Cells and words together.
     pub(crate) fn entries(&self) -> usize {
         self.cell_count + WORDS * self.books
@@ -131,9 +110,12 @@ impl Codebooks {
 
     /// Products between entries, which encoding needs.
     pub(crate) fn tables(&self) -> Tables {
-        let count = WORDS * self.books;
-        let mut cell_words = vec![0f32; self.cell_count * count];
-        self.words_by_cells(&mut cell_words);
+        let (count, width) = (WORDS * self.books, self.entries());
+        let products = Products::new(self);
+        let mut all = vec![0f32; self.cell_count * width];
+        products.of(Isa::detect(), &self.cells, &mut all);
+        let words = all.chunks_exact(width).flat_map(|row| &row[self.cell_count..]);
+        let cell_words: Vec<f32> = words.copied().collect();
         let mut word_cells = vec![0f32; self.cell_count * count];
         for (a, row) in cell_words.chunks_exact(count.max(1)).enumerate() {
             for (j, x) in row.iter().enumerate() {
@@ -157,25 +139,15 @@ impl Codebooks {
                 (0..own).flat_map(|i| (0..own).map(move |j| (i, j))).map(|(i, j)| gram[(i, j)]),
             );
         }
-        Tables { cell_words, word_cells, squares, pairs, firsts }
-    }
-
-    /// The products of cells with words, a row for each cell.
-    fn words_by_cells(&self, out: &mut [f32]) {
-        let width = self.entries();
-        let mut all = vec![0f32; self.cell_count * width];
-        self.products(&self.cells, &mut all);
-        for (to, from) in
-            out.chunks_exact_mut((width - self.cell_count).max(1)).zip(all.chunks_exact(width))
-        {
-            to.copy_from_slice(&from[self.cell_count..]);
-        }
+        Tables { products, cell_words, word_cells, squares, pairs, firsts }
     }
 }
 
 /// Products between the entries of codebooks.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    /// Products of rows with all entries.
+    pub(crate) products: Products,
     /// For each cell, its product with every word.
     pub(crate) cell_words: Vec<f32>,
     /// For each word, its product with every cell.
@@ -186,4 +158,83 @@ pub(crate) struct Tables {
     pub(crate) pairs: Vec<f32>,
     /// Where the rows of a codebook begin in `pairs`.
     pub(crate) firsts: Vec<usize>,
+}
+
+/// Computes the products of rows with all entries. The products of a row do not depend on the rows beside it, to the last
+/// bit, as those of a general matrix product might.
+#[derive(Debug)]
+pub(crate) struct Products {
+    k: usize,
+    entries: usize,
+    cells: Packed,
+    /// For each segment, its coordinates and its words.
+    segments: Vec<(Range<usize>, Packed)>,
+}
+
+impl Products {
+    pub(crate) fn new(books: &Codebooks) -> Self {
+        let pack = |vectors: &[f32], width: usize| {
+            Packed::new(vectors, width, &vec![0.0; vectors.len() / width.max(1)])
+        };
+        let segment = |(i, segment): (usize, &Segment)| {
+            let words = pack(&books.words[books.words_of(i)], segment.coordinates.len());
+            (segment.coordinates.clone(), words)
+        };
+        Self {
+            k: books.k,
+            entries: books.entries(),
+            cells: pack(&books.cells, books.k),
+            segments: books.segments.iter().enumerate().map(segment).collect(),
+        }
+    }
+
+    /// Writes, for each row, its products with the cells, and then with the words of each codebook.
+    pub(crate) fn of(&self, isa: Isa, rows: &[f32], out: &mut [f32]) {
+        let mut scratch = Scratch::default();
+        let all = self.segments.iter().map(|(coordinates, words)| (coordinates.clone(), words));
+        let mut at = 0;
+        for (coordinates, packed) in std::iter::once((0..self.k, &self.cells)).chain(all) {
+            let values = scratch.products(isa, packed, rows, self.k, coordinates);
+            let rows = out.chunks_exact_mut(self.entries);
+            for (to, from) in rows.zip(values.chunks_exact(packed.padded())) {
+                to[at..at + packed.count()].copy_from_slice(&from[..packed.count()]);
+            }
+            at += packed.count();
+        }
+    }
+}
+
+/// Buffers of a product.
+#[derive(Default)]
+struct Scratch {
+    own: Vec<f32>,
+    bits: Vec<u8>,
+    values: Vec<f32>,
+}
+
+impl Scratch {
+    /// The products of some coordinates of rows with packed vectors.
+    fn products(
+        &mut self,
+        isa: Isa,
+        packed: &Packed,
+        rows: &[f32],
+        k: usize,
+        coordinates: Range<usize>,
+    ) -> &[f32] {
+        let n = rows.len() / k;
+        let rows = if coordinates.len() == k {
+            rows
+        } else {
+            self.own.clear();
+            let each = rows.chunks_exact(k);
+            each.for_each(|row| self.own.extend_from_slice(&row[coordinates.clone()]));
+            &self.own
+        };
+        // The kernel also writes signs, which are not needed.
+        self.bits.resize(n * packed.count().div_ceil(8), 0);
+        self.values.resize(n * packed.padded(), 0.0);
+        project::projections(isa, packed, rows, &mut self.bits, &mut self.values);
+        &self.values
+    }
 }

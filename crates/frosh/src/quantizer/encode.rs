@@ -6,14 +6,12 @@ use super::Quantizer;
 use super::beam::Beam;
 use super::codebooks::Codebooks;
 use super::scalar::Terms;
-use crate::arch::Isa;
+use crate::arch::{Isa, project};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{self, Element, Rows};
 use crate::search::codes::Codes;
 use crate::search::ranking::{QuantizedTables, Queries};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
 
 /// Rows that are encoded at a time.
 const BLOCK: usize = 128;
@@ -73,7 +71,7 @@ impl Quantizer {
             for row in z.chunks_exact_mut(k) {
                 row.iter_mut().zip(&self.scales).for_each(|(x, s)| *x /= s * s);
             }
-            self.books.products(&z, tables);
+            self.tables().products.of(Isa::detect(), &z, tables);
             for table in tables.chunks_exact_mut(entries) {
                 let all = table.iter_mut().zip(&self.scalar.prediction);
                 all.for_each(|(x, predicted)| *x = predicted - 2.0 * *x);
@@ -107,10 +105,12 @@ impl Quantizer {
             rows::load(rows.row(i), i, self.facts.metric, &self.offset, to)?;
             *norm = Isa::detect().run(|| square(to));
         }
-        let from = MatRef::from_row_major_slice(loaded, n, dim);
-        let directions = MatRef::from_row_major_slice(&self.directions, k, dim);
-        let to = MatMut::from_row_major_slice_mut(&mut z[..n * k], n, k);
-        matmul(to, Accum::Replace, from, directions.transpose(), 1.0, Par::Seq);
+        let mut bits = vec![0u8; n * k.div_ceil(8)];
+        let mut values = vec![0f32; n * self.packed.padded()];
+        project::projections(Isa::detect(), &self.packed, loaded, &mut bits, &mut values);
+        for (to, from) in z.chunks_exact_mut(k).zip(values.chunks_exact(self.packed.padded())) {
+            to.copy_from_slice(&from[..k]);
+        }
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl Quantizer {
             let block = rows.slice(first..first + out.len() / bytes);
             self.project(&block, &mut loaded, &mut z, &mut norms)
                 .map_err(|e| e.shift_row(first))?;
-            self.books.products(&z[..block.len() * k], &mut products);
+            tables.products.of(isa, &z[..block.len() * k], &mut products);
             let each = products.chunks_exact(entries).zip(z.chunks_exact(k)).zip(&norms);
             isa.run(|| {
                 for (out, ((products, z), norm)) in out.chunks_exact_mut(bytes).zip(each) {

@@ -62,6 +62,7 @@ mod train;
 
 pub use fit::{QuantizerChoice, QuantizerMeasured};
 
+use crate::arch::project;
 use crate::hasher::Forecast;
 use crate::rows::Metric;
 use crate::search::codes::HasherId;
@@ -81,7 +82,7 @@ pub(crate) const DEFAULT_BEAM: usize = 8;
 /// Its [`id`](Quantizer::id) is a hash of its content, and codes keep the id of their model. The
 /// [module page](crate::quantizer) has the definitions.
 ///
-/// Memory: 4 k d bytes for k directions and d dimensions, and 32 k (8 + M) bytes of codebooks.
+/// Memory: 8 k d bytes for k directions and d dimensions, and 32 k (8 + M) bytes of codebooks.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};
@@ -107,6 +108,7 @@ pub struct Quantizer {
     offset: Vec<f32>,
     /// k directions, one after the other, each times its scale.
     directions: Vec<f32>,
+    packed: project::Packed,
     /// The scale of each direction.
     scales: Vec<f32>,
     books: Codebooks,
@@ -163,6 +165,7 @@ impl Quantizer {
             facts,
             offset: mean.iter().map(|m| *m as f32).collect(),
             mean,
+            packed: project::Packed::new(&directions, facts.dim, &vec![0.0; scales.len()]),
             directions,
             scales,
             books,

@@ -132,7 +132,7 @@ pub(super) fn encode(
         let mut products = vec![0f32; BLOCK * books.entries()];
         let blocks = codes.chunks_mut(BLOCK * length).zip(rows.chunks(BLOCK * books.k));
         for (codes, rows) in blocks {
-            books.products(rows, &mut products);
+            tables.products.of(isa, rows, &mut products);
             isa.run(|| {
                 let all =
                     codes.chunks_exact_mut(length).zip(products.chunks_exact(books.entries()));

@@ -47,15 +47,15 @@ impl IndexSearch {
                 self.index.display()
             );
         }
-        let asked = self.query_args.read(index.hasher(), &self.index, common)?;
+        let asked = self.query_args.read(index.model(), &self.index, common)?;
         let mut search =
             self.query_args.search(self.query_args.k as usize, self.rank, asked.only.as_ref());
         let stored = index.vectors().is_some();
         if let Some(oversample) = self.oversample.filter(|_| stored) {
             search = search.rerank(oversample as usize);
         }
-        let rows = Rows::new(&asked.values, index.hasher().dim())?;
-        let rank = self.rank.unwrap_or(index.hasher().ranking());
+        let rows = Rows::new(&asked.values, index.model().dim())?;
+        let rank = self.rank.unwrap_or(index.model().ranking());
         let by_codes = !stored || self.oversample == Some(0);
         let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming && by_codes;
         print_hits(common, &index.search(rows, &search)?, &asked.left_out, whole)
