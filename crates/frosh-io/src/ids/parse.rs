@@ -65,7 +65,8 @@ impl IdSink {
         }
         if self.kind.is_none() {
             self.kind = Some(kind);
-            self.ids = self.take();
+            // There are none yet: from now on they are kept as ids of this type.
+            self.take();
         }
         match (&mut self.ids, &raw) {
             (Ids::Numbers(all), Raw::Number(n)) => {
