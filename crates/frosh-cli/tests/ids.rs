@@ -107,7 +107,7 @@ fn ids_of_files_and_wrong_ids() {
     fails(
         here,
         "index build model a.jsonl --ids b.jsonl --id-column id -o x",
-        &["30 ids", "400 rows"],
+        &["b.jsonl: 30 ids"],
     );
     fails(
         here,
@@ -200,7 +200,7 @@ fn class_names_give_the_figures_of_class_numbers() {
     let want = map("--labels names.txt --queries b.jsonl --query-labels q.txt");
     assert_eq!(map("--label-column class --queries b.jsonl"), want);
     fails(here, "eval model --base a.jsonl --label-column kind", &["no field \"kind\""]);
-    fails(here, "eval model --base a.jsonl --labels q.txt", &["30 labels", "400"]);
+    fails(here, "eval model --base a.jsonl --labels q.txt", &["labels, expected 400"]);
 }
 
 /// Additions of rows with names are killed at random moments: the index has all of their rows or none.
