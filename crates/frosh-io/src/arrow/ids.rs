@@ -230,9 +230,9 @@ impl ChunkReader {
                     } else {
                         let all = text.read((end - first) as usize)?;
                         let mut from = 0;
-                        for j in i..to {
-                            let until = (ends[j] - first) as usize;
-                            give(j, Raw::Text(&all[from..until]))?;
+                        for (j, end) in ends[i..to].iter().enumerate() {
+                            let until = (end - first) as usize;
+                            give(i + j, Raw::Text(&all[from..until]))?;
                             from = until;
                         }
                     }

@@ -88,7 +88,7 @@ fn an_index_of_names_answers_as_a_list_of_names_and_rows() {
                         assert_eq!(index.name(id).unwrap(), Some(&*name));
                     }
                 }
-                let even = |name: &&str| name.len() % 2 == 0;
+                let even = |name: &&str| name.len().is_multiple_of(2);
                 let chosen: Vec<&str> =
                     oracle.iter().map(|(name, _)| &**name).filter(even).collect();
                 let filter = index.find_all(chosen.iter().chain(&["nobody"])).unwrap();
@@ -205,7 +205,7 @@ fn names_that_are_there_or_come_twice_or_cannot_be_are_refused() {
     }
     assert!(writer.add().push_with_names(rows(&data(1, 1)), &["a", "b"]).is_err());
     let longest = long[1..].to_owned();
-    add(&mut writer, &data(1, 1), &[longest.clone()], false).unwrap();
+    add(&mut writer, &data(1, 1), std::slice::from_ref(&longest), false).unwrap();
     // The name of a removed row can be added again.
     add(&mut writer, &data(1, 1), &["n3".to_owned()], false).unwrap();
     writer.compact().unwrap();
