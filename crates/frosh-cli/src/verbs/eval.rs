@@ -20,6 +20,7 @@ use std::time::Instant;
   frosh eval model.frosh --base vectors.npy --held-out 500
   frosh eval model.frosh --base vectors.npy --truth 100 --json
   frosh eval model.frosh --base vectors.npy --labels classes.npy
+  frosh eval model.frosh --base vectors.parquet --label-column category
 
 MAP is the mean over queries of the average precision over the whole ranking by code, ties in expectation.
 Recall@k is the share of the k exact nearest among the first k by code; 'reranked' looks at --oversample
@@ -76,8 +77,9 @@ impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
         let hasher = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
+        let name = self.model.display().to_string();
         let eval_set =
-            self.eval_set.open(hasher.dim(), &self.model.display().to_string(), common)?;
+            self.eval_set.open(hasher.dim(), &name, self.labels.data_column(), common)?;
         let queries = eval_set.queries()?;
         let rankings = eval_set::rankings(&self.rank, &hasher);
         let labels = self.labels.open(&eval_set)?;
