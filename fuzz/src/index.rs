@@ -187,4 +187,5 @@ fn search(index: &Index) {
     let _ = index.search(rows, &Search::within(2));
     let _ = index.search(rows, &Search::within(2).filter(&only));
     let _ = (index.check(), index.contains(12), index.len(), index.other_files());
+    let _ = (index.name(12), index.find("row 3"), index.find_all(["row 3", "row 5"]));
 }

@@ -117,6 +117,7 @@ impl Reading {
             dim: self.dim,
             kind: self.raw_type,
             skip_bad,
+            ..Options::default()
         }
     }
 }

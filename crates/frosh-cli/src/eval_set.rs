@@ -2,6 +2,7 @@
 //! What `eval` and `calibrate` share.
 
 use crate::args::{Common, Reading};
+use crate::labels::{self, Classes};
 use crate::progress::Progress;
 use crate::query_args::read_all;
 use crate::skipping::{LeftOut, Skipping, count_of};
@@ -9,7 +10,7 @@ use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, ExactSearch, Metric, Model, Ranking, Rows};
-use frosh_io::{Batch, Vectors};
+use frosh_io::{Batch, Options, Vectors};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::Range;
@@ -47,16 +48,29 @@ pub(crate) struct EvalSet {
     /// Rows of the base that cannot be used, by their numbers, and of the queries.
     left_out: Vec<Range<u64>>,
     left_out_queries: Vec<Range<u64>>,
+    /// Classes of the rows of the base that can be used, and of the queries, if labels are in a column of the data.
+    labels: Option<(Vec<u32>, Vec<u32>)>,
     /// What the report says of them.
     pub(crate) skipped: LeftOut,
     quiet: bool,
 }
 
 impl EvalSetArgs {
-    /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has.
-    pub(crate) fn open(&self, dim: usize, whose: &str, common: &Common) -> Result<EvalSet> {
-        let open = |data: &[OsString]| -> Result<Vectors> {
-            let options = self.reading.options(self.skipping.skip_bad);
+    /// Opens the base and reads the queries, which must have `dim` dimensions, as `whose` has. `label` is the column of
+    /// their labels.
+    pub(crate) fn open(
+        &self,
+        dim: usize,
+        whose: &str,
+        label: Option<&str>,
+        common: &Common,
+    ) -> Result<EvalSet> {
+        let open = |data: &[OsString], label: Option<&str>| -> Result<Vectors> {
+            let options = Options {
+                id_column: label.map(str::to_owned),
+                id_rule: labels::RULE,
+                ..self.reading.options(self.skipping.skip_bad)
+            };
             let vectors = crate::kinds::vectors(data, &options)?;
             if vectors.dim() != dim {
                 bail!(
@@ -67,7 +81,8 @@ impl EvalSetArgs {
             }
             Ok(vectors)
         };
-        let base = open(&self.base)?;
+        let base = open(&self.base, None)?;
+        let mut classes = Classes::default();
         if base.files().iter().any(|file| !file.rereadable) {
             bail!(
                 "{}: the base is read twice, so it cannot be a stream: save it as a file first",
@@ -77,24 +92,42 @@ impl EvalSetArgs {
         let quiet = common.quiet;
         let mut skipped = self.skipping.start(base.files().iter().map(|file| &*file.path))?;
         // Which rows can be used is known only after reading them, and needed before: for labels.
-        let count = self.skipping.skip_bad || (self.queries.is_empty() && base.rows().is_none());
+        let count = label.is_some()
+            || self.skipping.skip_bad
+            || (self.queries.is_empty() && base.rows().is_none());
         let (mut rows, mut left_out) = (base.rows().unwrap_or(0), Vec::new());
+        let mut of_base = Vec::new();
         if count {
             rows = 0;
-            let mut batches = base.batches();
+            let labelled = label.map(|_| open(&self.base, label)).transpose()?;
+            let mut batches = labelled.as_ref().unwrap_or(&base).batches();
             while let Some(batch) = batches.next()? {
                 rows += batch.len() as u64;
+                of_base.extend(classes.of_batch(batch));
             }
             left_out = batches.take_left_out();
         }
         skipped.add(&left_out)?;
         let skipped = skipped.finish()?;
         if !self.queries.is_empty() {
-            let queries = open(&self.queries)?;
-            let (queries, left_out_queries) =
-                read_all(&queries, &mut Progress::new("queries", queries.rows(), 0, quiet))?;
-            let held = BTreeSet::new();
-            return Ok(EvalSet { base, held, queries, left_out, left_out_queries, skipped, quiet });
+            let queries = open(&self.queries, label)?;
+            let mut of_queries = Vec::new();
+            let mut progress = Progress::new("queries", queries.rows(), 0, quiet);
+            let (queries, left_out_queries) = read_all(&queries, &mut progress, |batch| {
+                of_queries.extend(classes.of_batch(batch));
+                Ok(())
+            })?;
+            let (held, labels) = (BTreeSet::new(), label.map(|_| (of_base, of_queries)));
+            return Ok(EvalSet {
+                base,
+                held,
+                queries,
+                left_out,
+                left_out_queries,
+                labels,
+                skipped,
+                quiet,
+            });
         }
         let wanted = self.held_out.map_or((rows / 2).min(HELD_OUT), u64::from);
         if wanted == 0 || wanted > rows / 2 {
@@ -123,8 +156,8 @@ impl EvalSetArgs {
         let ids: Vec<u64> = held.iter().map(|place| number(*place)).collect();
         let mut queries = Vec::with_capacity(ids.len() * base.dim());
         base.visit(&ids, |_, row| queries.extend_from_slice(row))?;
-        let left_out_queries = Vec::new();
-        Ok(EvalSet { base, held, queries, left_out, left_out_queries, skipped, quiet })
+        let (left_out_queries, labels) = (Vec::new(), label.map(|_| (of_base, Vec::new())));
+        Ok(EvalSet { base, held, queries, left_out, left_out_queries, labels, skipped, quiet })
     }
 }
 
@@ -137,6 +170,11 @@ impl EvalSet {
     /// Rows of the base, those held out too, where they are known before it is read.
     pub(crate) fn rows(&self) -> Option<u64> {
         self.base.rows()
+    }
+
+    /// Classes of the rows of the base that can be used, and of the queries, if labels are in a column of the data.
+    pub(crate) fn labels(&self) -> Option<(&[u32], &[u32])> {
+        self.labels.as_ref().map(|(base, queries)| (&base[..], &queries[..]))
     }
 
     /// Numbers of the rows of the base that cannot be used.

@@ -68,6 +68,8 @@ fn words(hint: Hint) -> Option<(&'static [&'static str], &'static str)> {
         Hint::ChooseDataset => (&["dataset"], "choose one with --dataset"),
         Hint::OmitDataset => (&["dataset"], "leave out --dataset"),
         Hint::SkipBadRows => (&["skip-bad"], "--skip-bad leaves such rows out"),
+        Hint::ChooseIdColumn => (&["id-column"], "choose one with --id-column"),
+        Hint::TextIds => (&["id-type"], "take all ids as text with --id-type text"),
         Hint::ChooseOutputFormat => (&["to"], "choose the format with --to"),
         Hint::ChooseOutputType => (&["type"], "choose another type with --type, or another format"),
         // `Hint` is open to additions.

@@ -10,7 +10,7 @@ use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Hit, IdSet, Model, Ranking, Search};
-use frosh_io::Vectors;
+use frosh_io::{Batch, IdRule, IdType, Ids, Vectors, read_ids, visible};
 use serde_json::json;
 use std::ffi::OsString;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(crate) struct QueryArgs {
     /// All codes that differ from the query's in at most so many bits, instead of the nearest k
     #[arg(long, value_name = "BITS", conflicts_with_all = ["k", "rank"])]
     pub(crate) radius: Option<u32>,
-    /// Find only these ids: a file with one a line, or a .npy array of integers
+    /// Find only these ids: a file with one a line, a .npy array of integers or text, or the column of a table
     #[arg(long, value_name = "FILE")]
     only: Option<PathBuf>,
     #[command(flatten)]
@@ -45,19 +45,25 @@ pub(crate) struct Asked {
     /// Numbers of query rows that could not be used, ascending.
     pub(crate) left_out: Vec<Range<u64>>,
     /// The ids that may be found.
-    pub(crate) only: Option<IdSet>,
+    pub(crate) only: Option<Ids>,
 }
 
 impl QueryArgs {
-    /// Reads the queries for this model, which is in the file or folder `whose`.
-    pub(crate) fn read(&self, model: &Model, whose: &Path, common: &Common) -> Result<Asked> {
+    /// Reads the queries for this model, which is in the file or folder `whose`. `kind` is the type of the ids there.
+    pub(crate) fn read(
+        &self,
+        model: &Model,
+        whose: &Path,
+        kind: Option<IdType>,
+        common: &Common,
+    ) -> Result<Asked> {
         let vectors = kinds::vectors(&self.queries, &self.reading.options(self.skipping.skip_bad))?;
         check_dim(model, whose, &vectors)?;
-        let only = self.only.as_deref().map(frosh_io::whole_numbers::<u64>).transpose()?;
-        let only = only.map(|ids| ids.into_iter().collect());
+        let rule = IdRule { convert: None, untyped: kind };
+        let only = self.only.as_deref().map(|path| read_ids(path, None, rule)).transpose()?;
         let mut progress = Progress::new("queries", vectors.rows(), 0, common.quiet);
         let mut skipped = self.skipping.start(vectors.files().iter().map(|file| &*file.path))?;
-        let (values, left_out) = read_all(&vectors, &mut progress)?;
+        let (values, left_out) = read_all(&vectors, &mut progress, |_| Ok(()))?;
         drop(progress);
         skipped.add(&left_out)?;
         let line = skipped.finish()?.line(" as a query");
@@ -81,12 +87,13 @@ impl QueryArgs {
 }
 
 /// Prints hits: one line for each query (JSON) or for each hit (text). `whole` distances are numbers of bits. Queries
-/// that were left out found nothing, and the others keep their numbers.
-pub(crate) fn print_hits(
+/// that were left out found nothing, and the others keep their numbers. `name` gives the name of an id, if ids are text.
+pub(crate) fn print_hits<'a>(
     common: &Common,
     found: &[Vec<Hit>],
     left_out: &[Range<u64>],
     whole: bool,
+    name: impl Fn(u64) -> Result<Option<&'a str>>,
 ) -> Result<()> {
     let mut text = String::new();
     if !common.json {
@@ -104,7 +111,10 @@ pub(crate) fn print_hits(
         }
         let Some(hits) = found.next() else { break };
         if common.json {
-            let ids: Vec<u64> = hits.iter().map(|hit| hit.id).collect();
+            let mut ids = Vec::with_capacity(hits.len());
+            for hit in hits {
+                ids.push(name(hit.id)?.map_or_else(|| json!(hit.id), |name| json!(name)));
+            }
             let distance =
                 |hit: &Hit| if whole { json!(hit.distance as u64) } else { json!(hit.distance) };
             let distances: Vec<_> = hits.iter().map(distance).collect();
@@ -112,6 +122,7 @@ pub(crate) fn print_hits(
         } else {
             for (rank, hit) in hits.iter().enumerate() {
                 let Hit { id, distance } = hit;
+                let id = name(*id)?.map_or_else(|| id.to_string(), visible);
                 text += &format!("{query}\t{}\t{id}\t{}\n", rank + 1, *distance as f32);
             }
         }
@@ -123,15 +134,17 @@ pub(crate) fn print_hits(
     print(&text)
 }
 
-/// All values of some vectors, and the numbers of the rows that were left out.
+/// All values of some vectors, and the numbers of the rows that were left out. `look` sees each batch.
 pub(crate) fn read_all(
     vectors: &Vectors,
     progress: &mut Progress,
+    mut look: impl FnMut(&Batch) -> Result<()>,
 ) -> Result<(Vec<f64>, Vec<Range<u64>>)> {
     let mut values = Vec::new();
     let mut batches = vectors.batches();
     while let Some(batch) = batches.next()? {
         batch.check()?;
+        look(batch)?;
         values.extend(batch.values().to_f64());
         progress.add(batch.len());
     }

@@ -201,7 +201,11 @@ const TABLE: &[(&str, &[&str], i32)] = &[
         &["--query-labels"],
         1,
     ),
-    ("eval model.frosh --base good.npy --labels words.txt", &["words.txt, row 1", "cat"], 1),
+    (
+        "eval model.frosh --base good.npy --labels words.txt",
+        &["words.txt: 2 labels", "expected 400"],
+        1,
+    ),
     ("eval model.frosh --base good.npy --labels good.npy", &["good.npy", "(400, 8)", "(rows,)"], 1),
     ("eval model.frosh --base good.npy --labels missing.txt", &["missing.txt", "No such file"], 1),
     ("eval model.frosh --base good.npy --labels 400.txt --truth 5", &["--labels", "--truth"], 2),

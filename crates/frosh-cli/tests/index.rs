@@ -385,10 +385,13 @@ fn wrong_inputs_are_named_and_change_nothing() {
         ("index add index bad.npy", &["bad.npy", "row 1", "column 2"]),
         ("index add index b.npy --ids two.txt", &["two.txt: 2 ids", "300 rows"]),
         ("index add index b.npy --ids words.txt", &["words.txt", "row 0", "one"]),
-        ("index add index b.npy --ids twice.txt", &["twice.txt: id 1000", "two rows"]),
+        (
+            "index add index b.npy --ids twice.txt",
+            &["twice.txt, row 0: id 1000", "two rows", "row 299"],
+        ),
         (
             "index add index a.npy --ids ids.txt",
-            &["ids.txt: id 7 is there already", "give --replace"],
+            &["ids.txt, row 7: id 7 is there already", "give --replace"],
         ),
         ("index remove index --ids-file words.txt", &["words.txt", "row 0"]),
         ("index search index --queries wide.npy", &["24 dimensions", "wide.npy"]),

@@ -1,6 +1,6 @@
 //! Files as the tools that people use write them, made by `scripts/make_fixtures.py`.
 
-use frosh_io::{Columns, Format, Hint, Kind, Options, Vectors};
+use frosh_io::{Columns, Format, Hint, IdRule, Ids, Kind, Options, Vectors, read_ids};
 use std::path::{Path, PathBuf};
 
 const ROWS: usize = 30;
@@ -252,5 +252,106 @@ fn vectors_within_structures() {
             let want: Vec<f64> = good.flat_map(|i| (0..DIM).map(move |j| value(i, j))).collect();
             assert_eq!(got, want, "{path} of {name}");
         }
+    }
+}
+
+/// The ids of all rows from row `from` on.
+fn ids(name: &str, options: &Options, from: u64) -> Vec<String> {
+    let vectors = open(&fixture(name), options);
+    let (mut all, mut batches) = (Vec::new(), vectors.batches_from(from));
+    while let Some(batch) = batches.next().unwrap_or_else(|e| panic!("{e}")) {
+        let ids = batch.ids().expect("a column of ids is chosen");
+        all.extend((0..ids.len()).map(|i| ids.text(i)));
+    }
+    all
+}
+
+fn id_column(name: &str) -> Options {
+    Options { id_column: Some(name.into()), ..Options::default() }
+}
+
+#[test]
+fn ids_are_read_beside_the_vectors() {
+    let texts: Vec<String> = (0..ROWS).map(|i| format!("doc{i}")).collect();
+    let numbers: Vec<String> = (0..ROWS).map(|i| i.to_string()).collect();
+    let by_text = [
+        "polars.parquet",
+        "polars_array.parquet",
+        "pandas.parquet",
+        "pandas_zstd.parquet",
+        "datasets.parquet",
+        "polars.arrow",
+        "polars_list.arrow",
+        "polars_stream.arrow",
+        "pandas.feather",
+        "datasets",
+        "pandas.jsonl",
+        "datasets.jsonl",
+        "polars.ndjson",
+    ];
+    let by_number = ["duckdb.parquet", "duckdb_v2.parquet", "duckdb.jsonl"];
+    let nested = ["nested.parquet", "nested.arrow"];
+    let all = by_text.map(|name| (name, &texts, id_column("id"))).into_iter();
+    let all = all.chain(by_number.map(|name| (name, &numbers, id_column("id"))));
+    let doc = || Options { column: Some("doc.emb".into()), ..id_column("after") };
+    let all = all.chain(nested.map(|name| (name, &numbers, doc())));
+    for (name, want, options) in all {
+        for from in [0, 1, 10, 11, 29, 30] {
+            assert_eq!(ids(name, &options, from), want[from as usize..], "{name} from {from}");
+        }
+    }
+    for name in ["polars_columns.parquet", "polars_columns.arrow", "pandas_columns.csv"] {
+        let options = Options { columns: Some("f*".parse().unwrap()), ..id_column("id") };
+        assert_eq!(ids(name, &options, 3), numbers[3..], "{name}");
+    }
+    assert_eq!(ids("polars_columns.csv", &id_column("id"), 0), numbers);
+    // The same columns as files of ids.
+    for name in ["polars.parquet", "pandas.feather", "polars.arrow", "pandas.jsonl"] {
+        let ids = read_ids(&fixture(name), Some("id"), IdRule::default()).unwrap();
+        let Ids::Names(names) = ids else { panic!("{name}: text") };
+        assert!(names.iter().eq(&texts), "{name}");
+    }
+    let long = read_ids(&fixture("polars.arrow"), Some("text"), IdRule::default()).unwrap();
+    assert_eq!((long.len(), long.text(9)), (30, "row 9, said \"9\"\nand more".into()));
+    let lang = read_ids(&fixture("nested.arrow"), Some("doc.lang"), IdRule::default()).unwrap();
+    assert_eq!((lang.len(), lang.text(29)), (30, "en".into()));
+    let lang = read_ids(&fixture("nested.parquet"), Some("doc.lang"), IdRule::default()).unwrap();
+    assert_eq!((lang.len(), lang.text(29)), (30, "en".into()));
+}
+
+#[test]
+fn columns_that_cannot_be_ids_are_refused_and_rows_without_vectors_need_none() {
+    for name in ["polars.parquet", "polars.arrow"] {
+        for (column, why) in
+            [("emb", "expected whole numbers or text"), ("key", "no column \"key\"")]
+        {
+            let (said, hint) = refusal(&fixture(name), &id_column(column));
+            assert!(said.contains(why) && said.contains("\"text\" (text)"), "{said}");
+            assert_eq!(hint, Some(Hint::ChooseIdColumn));
+        }
+        let said = read_ids(&fixture(name), None, IdRule::default()).unwrap_err().to_string();
+        assert!(said.contains("several columns"), "{said}");
+    }
+    let (said, _) = refusal(&fixture("one.safetensors"), &id_column("id"));
+    assert!(said.contains("safetensors, which has no column \"id\""), "{said}");
+    for name in ["mixed.parquet", "mixed.arrow"] {
+        let options = Options { columns: Some("half".parse().unwrap()), ..id_column("single") };
+        assert!(refusal(&fixture(name), &options).0.contains("is f32, expected whole"), "{name}");
+        // Negative numbers.
+        let options = Options { columns: Some("half".parse().unwrap()), ..id_column("int") };
+        let said = refusal(&fixture(name), &options).0;
+        assert!(said.contains("row 0: column \"int\" is -"), "{said}");
+    }
+    // A null structure has no id. Its vector is null too.
+    for name in ["nested_null.parquet", "nested_null.arrow"] {
+        let options = Options { column: Some("doc.emb".into()), ..id_column("doc.lang") };
+        assert!(refusal(&fixture(name), &options).0.contains("row 3"), "{name}");
+        let options = Options { skip_bad: true, ..options };
+        assert_eq!(ids(name, &options, 0), vec!["en"; 29], "{name}");
+        let after = Options { id_column: Some("after".into()), ..options };
+        let want: Vec<String> = (0..30).filter(|i| *i != 3).map(|i| i.to_string()).collect();
+        assert_eq!(ids(name, &after, 0), want, "{name}");
+        let said = read_ids(&fixture(name), Some("doc.lang"), IdRule::default()).unwrap_err();
+        assert!(said.to_string().contains("row 3: column \"doc.lang\" is null"), "{said}");
     }
 }

@@ -81,7 +81,7 @@ impl Calibrate {
             _ => bail!("{}: is neither a model nor a sketch", self.file.display()),
         };
         let (dim, metric) = (models[0].dim(), models[0].metric());
-        let eval_set = self.eval_set.open(dim, &self.file.display().to_string(), common)?;
+        let eval_set = self.eval_set.open(dim, &self.file.display().to_string(), None, common)?;
         let k = self.k as usize;
         let near = eval_set.nearest(k, metric)?;
         let mut lines = Vec::new();

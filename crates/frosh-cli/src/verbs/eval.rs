@@ -20,6 +20,7 @@ use std::time::Instant;
   frosh eval model.frosh --base vectors.npy --held-out 500
   frosh eval model.frosh --base vectors.npy --truth 100 --json
   frosh eval model.frosh --base vectors.npy --labels classes.npy
+  frosh eval model.frosh --base vectors.parquet --label-column category
 
 MAP is the mean over queries of the average precision over the whole ranking by code, ties in expectation.
 Recall@k is the share of the k exact nearest among the first k by code; 'reranked' looks at --oversample
@@ -76,8 +77,8 @@ impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
         let model = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
-        let eval_set =
-            self.eval_set.open(model.dim(), &self.model.display().to_string(), common)?;
+        let name = self.model.display().to_string();
+        let eval_set = self.eval_set.open(model.dim(), &name, self.labels.data_column(), common)?;
         let queries = eval_set.queries()?;
         let rankings = eval_set::rankings(&self.rank, &model);
         let labels = self.labels.open(&eval_set)?;

@@ -6,7 +6,8 @@ use crate::kinds;
 use crate::query_args::{QueryArgs, print_hits};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Ranking, Rerank, Rows};
+use frosh::{IdSet, Ranking, Rerank, Rows};
+use frosh_io::{IdType, Ids};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -65,15 +66,22 @@ impl Search {
                 model.id()
             );
         }
-        let asked = self.query_args.read(&model, &self.model, common)?;
+        let asked = self.query_args.read(&model, &self.model, Some(IdType::Number), common)?;
+        let only: Option<IdSet> = match &asked.only {
+            None => None,
+            Some(Ids::Numbers(ids)) => Some(ids.iter().copied().collect()),
+            Some(Ids::Names(_)) => {
+                bail!("--only: codes have row numbers as ids, and these are text")
+            }
+        };
         let queries = model.queries(Rows::new(&asked.values, model.dim())?)?;
         let k = self.query_args.k as usize;
-        let search = |k| self.query_args.search(k, self.rank, asked.only.as_ref());
+        let search = |k| self.query_args.search(k, self.rank, only.as_ref());
         if self.rerank.is_empty() {
             let rank = self.rank.unwrap_or(model.ranking());
             let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming;
             let found = codes.search(&queries, &search(k))?;
-            return print_hits(common, &found, &asked.left_out, whole);
+            return print_hits(common, &found, &asked.left_out, whole, |_| Ok(None));
         }
         let base = kinds::vectors(
             &self.rerank,
@@ -99,6 +107,6 @@ impl Search {
             }
         })?;
         pushed?;
-        print_hits(common, &rerank.finish(k), &asked.left_out, false)
+        print_hits(common, &rerank.finish(k), &asked.left_out, false, |_| Ok(None))
     }
 }

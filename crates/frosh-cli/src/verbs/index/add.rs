@@ -1,16 +1,17 @@
 //! `frosh index build` and `frosh index add`: vectors into an index.
 
-use super::{check_outside, done, read_ids, report};
+use super::ids::{AddWithIds, IdArgs, type_of};
+use super::{check_outside, done, report};
 use crate::args::{Common, Reading, names};
 use crate::choice;
 use crate::kinds;
 use crate::progress::Progress;
 use crate::skipping::Skipping;
 use crate::verbs::encode::check_dim;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Element, IndexWriter, NewRows, Rows, StoredVectors};
-use frosh_io::{RowConsumer, Vectors};
+use frosh::{Index, IndexWriter, StoredVectors};
+use frosh_io::{IdType, Options, Vectors};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,13 +20,15 @@ use std::time::Instant;
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh index build model.frosh vectors.npy -o index/
-  frosh index build model.frosh 'shards/*.parquet' --ids ids.npy -o index/
+  frosh index build model.frosh 'shards/*.parquet' --id-column id -o index/
+  frosh index build model.frosh vectors.npy --ids ids.npy -o index/
   frosh index build model.frosh vectors.npy --vectors f16 -o index/
 
 Factors, which estimate true distances, are kept if the model chose so; --factors and --no-factors
 overrule it.
 
-Without --ids, the id of a row is its number, from 0. With --skip-bad, rows that cannot be used are not in the
+Ids are whole numbers or text. They come from a column of the data (--id-column) or from files of their own
+(--ids). Without them, the id of a row is its number, from 0. With --skip-bad, rows that cannot be used are not in the
 index, and their ids stay free; --ids has one id for each row all the same.")]
 pub(super) struct Build {
     /// The model file
@@ -52,6 +55,7 @@ pub(super) struct Build {
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh index add index/ more.npy                   numbered on from the last id
+  frosh index add index/ more.parquet --id-column id
   frosh index add index/ more.npy --ids ids.txt
   frosh index add index/ changed.npy --ids ids.txt --replace")]
 pub(super) struct Add {
@@ -59,7 +63,7 @@ pub(super) struct Add {
     #[arg(value_name = "INDEX")]
     index: PathBuf,
     /// Rows whose id is there take the place of those that have it; otherwise that is an error
-    #[arg(long, requires = "ids")]
+    #[arg(long, requires = "own_ids")]
     replace: bool,
     #[command(flatten)]
     input: Input,
@@ -71,9 +75,8 @@ struct Input {
     /// Files, folders or patterns of vectors; - is standard input
     #[arg(required = true, value_name = "DATA")]
     data: Vec<OsString>,
-    /// Files of ids, one for each row: one a line, or a .npy array of integers. Without them rows are numbered
-    #[arg(long, num_args = 1.., value_name = "FILE")]
-    ids: Vec<PathBuf>,
+    #[command(flatten)]
+    ids: IdArgs,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -83,7 +86,7 @@ struct Input {
 impl Build {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
         let model = kinds::model(&self.model, "frosh index build MODEL DATA -o INDEX")?;
-        let vectors = self.input.open()?;
+        let vectors = self.input.open(None)?;
         check_dim(&model, &self.model, &vectors)?;
         check_outside(&self.output, self.input.files(&vectors).chain([&*self.model]))?;
         // Without a choice of the model, factors are kept where it has some.
@@ -107,7 +110,8 @@ impl Add {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
         kinds::check_index(&self.index)?;
         // Before the writer, which removes what a stopped one left in the folder.
-        let vectors = self.input.open()?;
+        let kind = type_of(&Index::open(&self.index)?);
+        let vectors = self.input.open(kind)?;
         check_outside(&self.index, self.input.files(&vectors))?;
         let writer = IndexWriter::open(&self.index)?;
         check_dim(writer.index().model(), &self.index, &vectors)?;
@@ -116,15 +120,21 @@ impl Add {
 }
 
 impl Input {
-    fn open(&self) -> Result<Vectors> {
-        kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))
+    /// Opens the data, for an index whose ids are of this type.
+    fn open(&self, kind: Option<IdType>) -> Result<Vectors> {
+        let options = Options {
+            id_column: self.ids.data_column(),
+            id_rule: self.ids.rule(kind),
+            ..self.reading.options(self.skipping.skip_bad)
+        };
+        kinds::vectors(&self.data, &options)
     }
 
     /// All files that are read.
     fn files<'a>(&'a self, vectors: &'a Vectors) -> impl Iterator<Item = &'a Path> {
         let data = vectors.files().iter().map(|file| &*file.path);
         let list = self.skipping.skipped.iter().map(|path| &**path);
-        data.chain(self.ids.iter().map(|path| &**path)).chain(list)
+        data.chain(self.ids.ids.iter().map(|path| &**path)).chain(list)
     }
 
     fn run(
@@ -136,9 +146,11 @@ impl Input {
         replace: bool,
     ) -> Result<()> {
         let start = Instant::now();
-        let ids = read_ids(&self.ids, vectors.rows())?;
+        let rule = self.ids.rule(type_of(writer.index()));
+        let ids = self.ids.read(rule, vectors.rows())?;
         let inputs = vectors.files().iter().map(|file| &*file.path);
-        let mut skipped = self.skipping.start(inputs.chain(self.ids.iter().map(|path| &**path)))?;
+        let mut skipped =
+            self.skipping.start(inputs.chain(self.ids.ids.iter().map(|path| &**path)))?;
         let mut new = writer.add().replace(replace);
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
@@ -147,20 +159,23 @@ impl Input {
         let (mut added, mut passed) = (0u64, 0u64);
         while let Some(batch) = batches.next()? {
             for (rows, first) in batch.runs() {
-                new.skip_numbers(first - passed);
-                let from = first as usize;
+                let skipped_before = first - passed;
                 passed = first + rows.len() as u64;
-                match &ids {
-                    None => batch.feed_range(rows, &mut new)?,
-                    Some(ids) => match ids.get(from..from + rows.len()) {
-                        Some(few) => batch.feed_range(rows, WithIds { new: &mut new, ids: few })?,
-                        None => bail!(
-                            "{}: {} ids, but the data has more rows",
-                            self.ids[0].display(),
-                            ids.len()
-                        ),
-                    },
+                // Ids of the batch are those of its rows; ids of files are those of all rows.
+                let (ids, range) = match (batch.ids(), &ids) {
+                    (Some(ids), _) => (ids, rows.clone()),
+                    (None, Some(ids)) => (ids, first as usize..passed as usize),
+                    (None, None) => {
+                        new.skip_numbers(skipped_before);
+                        batch.feed_range(rows, &mut new)?;
+                        continue;
+                    }
+                };
+                if range.end > ids.len() {
+                    let name = self.ids.ids[0].display();
+                    bail!("{name}: {} ids, but the data has more rows", ids.len());
                 }
+                batch.feed_range(rows, AddWithIds { new: &mut new, ids, range })?;
             }
             added += batch.len() as u64;
             progress.add(batch.len());
@@ -169,11 +184,13 @@ impl Input {
         drop(progress);
         skipped.add(&batches.take_left_out())?;
         if skipped.end() > passed {
-            new.skip_numbers(skipped.end() - passed);
+            if ids.is_none() && self.ids.id_column.is_none() {
+                new.skip_numbers(skipped.end() - passed);
+            }
             passed = skipped.end();
         }
         if let Some(ids) = ids.as_ref().filter(|ids| ids.len() as u64 != passed) {
-            let name = self.ids[0].display();
+            let name = self.ids.ids[0].display();
             bail!(
                 "{name}: {} ids, but the data has {passed} rows: give one id for each row",
                 ids.len()
@@ -184,37 +201,12 @@ impl Input {
         }
         // Before the change counts: after it nothing is an error.
         let left_out = skipped.finish()?;
-        let replaced = new.commit().map_err(|error| self.duplicate(error, ids.as_deref()))?;
+        let replaced = new.commit();
+        let replaced =
+            replaced.map_err(|error| self.ids.duplicate(error, ids.as_ref(), vectors))?;
         let told =
             report(common, path, writer.index(), added, replaced, &left_out, start.elapsed());
         done(told);
         Ok(())
-    }
-}
-
-impl Input {
-    /// Says of an id that is there already where it is, and what helps.
-    fn duplicate(&self, error: frosh::Error, ids: Option<&[u64]>) -> anyhow::Error {
-        let frosh::Error::DuplicateId { id } = error else { return error.into() };
-        let Some(ids) = ids else { return error.into() };
-        let name = self.ids[0].display();
-        if ids.iter().filter(|other| **other == id).count() > 1 {
-            return anyhow!("{name}: id {id} is given to two rows, and ids are unique");
-        }
-        anyhow!("{name}: id {id} is there already: give --replace to put the new row in its place")
-    }
-}
-
-/// Adds rows under ids of the user.
-struct WithIds<'a, 'w> {
-    new: &'a mut NewRows<'w>,
-    ids: &'a [u64],
-}
-
-impl RowConsumer for WithIds<'_, '_> {
-    type Output = ();
-
-    fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
-        self.new.push_with_ids(rows, self.ids)
     }
 }

@@ -1,6 +1,7 @@
 //! `frosh index`: a folder that rows are added to and removed from, and searched in.
 
 mod add;
+mod ids;
 mod search;
 
 use crate::args::Common;
@@ -9,6 +10,7 @@ use crate::skipping::LeftOut;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use frosh::{Index, IndexWriter};
+use frosh_io::Ids;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   frosh index build model.frosh vectors.npy -o index/
   frosh index add index/ more.npy --ids ids.txt      rows with ids of your own
+  frosh index add index/ more.parquet --id-column id
   frosh index remove index/ --ids 17,4711
   frosh index search index/ --queries q.npy -k 10 --json
   frosh index compact index/
@@ -62,6 +65,7 @@ impl IndexVerbs {
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh index remove index/ --ids 17,4711
+  frosh index remove index/ --ids cat.jpg,dog.jpg
   frosh index remove index/ --ids-file gone.txt")]
 struct Remove {
     /// The index
@@ -74,25 +78,40 @@ struct Remove {
         value_name = "ID,...",
         required_unless_present = "ids_file"
     )]
-    ids: Vec<u64>,
-    /// A file of ids to remove: one a line, or a .npy array of integers
+    ids: Vec<String>,
+    /// A file of ids to remove: one a line, a .npy array of integers or text, or a column of a table
     #[arg(long, value_name = "FILE")]
     ids_file: Option<PathBuf>,
+    /// Column of --ids-file with the ids, where it has several
+    #[arg(long, value_name = "NAME", requires = "ids_file")]
+    id_column: Option<String>,
 }
 
 impl Remove {
     fn run(&self, common: &Common) -> Result<()> {
-        let mut ids = self.ids.clone();
         if let Some(file) = &self.ids_file {
             check_outside(&self.index, [&**file])?;
-            ids.extend(frosh_io::whole_numbers::<u64>(file)?);
         }
-        ids.sort_unstable();
-        ids.dedup();
         crate::kinds::check_index(&self.index)?;
+        let index = Index::open(&self.index)?;
+        let file = self.ids_file.as_deref();
+        let ids = ids::to_remove(&self.ids, file, self.id_column.as_deref(), &index)?;
+        drop(index);
         let mut writer = IndexWriter::open(&self.index)?;
-        let removed = writer.remove(&ids)?;
-        done(self.report(common, removed, ids.len() as u64 - removed, writer.index().len()));
+        let (removed, asked) = match ids {
+            Ids::Numbers(mut ids) => {
+                ids.sort_unstable();
+                ids.dedup();
+                (writer.remove(&ids)?, ids.len())
+            }
+            Ids::Names(names) => {
+                let mut names: Vec<&str> = names.iter().collect();
+                names.sort_unstable();
+                names.dedup();
+                (writer.remove_names(&names)?, names.len())
+            }
+        };
+        done(self.report(common, removed, asked as u64 - removed, writer.index().len()));
         Ok(())
     }
 
@@ -200,6 +219,7 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
         ("rows", count(index.len())),
         ("removed", count(index.removed())),
         ("parts", index.segments().to_string()),
+        ("ids", ids_kind(&index).into()),
         ("bytes a row", format!("{} ({kept}{vectors})", index.bytes_per_row())),
         ("bits", hasher.bits().to_string()),
         ("dim", hasher.dim().to_string()),
@@ -221,6 +241,11 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
     print(&text)
 }
 
+/// What the ids of an index are.
+fn ids_kind(index: &Index) -> &'static str {
+    if index.has_names() { "text" } else { "whole numbers" }
+}
+
 /// Files in the folder that are not the index's, in a few words.
 fn others_text(names: &[String]) -> String {
     match names {
@@ -238,6 +263,7 @@ fn facts(index: &Index) -> Value {
         "removed": index.removed(),
         "parts": index.segments(),
         "generation": index.generation(),
+        "ids": if index.has_names() { "text" } else { "number" },
         "bits": index.model().bits(),
         "dim": index.model().dim(),
         "metric": index.model().metric().as_str(),
@@ -316,20 +342,4 @@ fn report(
         count((added as f64 / elapsed) as u64),
         left_out.line(", left out"),
     ))
-}
-
-/// Ids in files, checked against a number of rows where that is known.
-fn read_ids(files: &[PathBuf], rows: Option<u64>) -> Result<Option<Vec<u64>>> {
-    if files.is_empty() {
-        return Ok(None);
-    }
-    let mut ids = Vec::new();
-    for file in files {
-        ids.extend(frosh_io::whole_numbers::<u64>(file)?);
-    }
-    if let Some(rows) = rows.filter(|rows| *rows != ids.len() as u64) {
-        let (got, name) = (ids.len(), files[0].display());
-        bail!("{name}: {got} ids, but the data has {rows} rows: give one id for each row");
-    }
-    Ok(Some(ids))
 }

@@ -5,6 +5,7 @@ use crate::query_args::{QueryArgs, print_hits};
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Index, Ranking, Rows};
+use frosh_io::{IdType, Ids};
 use std::path::PathBuf;
 
 /// Find the nearest rows for query vectors.
@@ -16,7 +17,8 @@ use std::path::PathBuf;
 
 Where the index keeps vectors, the best --oversample times k rows are put in exact order, and distances are
 squared Euclidean ones (for cosine: of unit vectors). Otherwise they are estimates of those, or with --rank
-hamming the bits that differ. Neighbours come by distance, equal ones by id. With --skip-bad, a query that
+hamming the bits that differ. Neighbours come by distance, equal ones by id; if ids are text, in the order in
+which they were added. With --skip-bad, a query that
 cannot be used finds nothing, and the other queries keep their numbers.")]
 pub(super) struct IndexSearch {
     /// The index
@@ -47,9 +49,18 @@ impl IndexSearch {
                 self.index.display()
             );
         }
-        let asked = self.query_args.read(index.model(), &self.index, common)?;
+        let kind = Some(if index.has_names() { IdType::Text } else { IdType::Number });
+        let asked = self.query_args.read(index.model(), &self.index, kind, common)?;
+        let only = match &asked.only {
+            None => None,
+            Some(Ids::Names(names)) => Some(index.find_all(names.iter())?),
+            Some(Ids::Numbers(_)) if index.has_names() => {
+                bail!("--only: its ids are whole numbers, and those of the index are text")
+            }
+            Some(Ids::Numbers(ids)) => Some(ids.iter().copied().collect()),
+        };
         let mut search =
-            self.query_args.search(self.query_args.k as usize, self.rank, asked.only.as_ref());
+            self.query_args.search(self.query_args.k as usize, self.rank, only.as_ref());
         let stored = index.vectors().is_some();
         if let Some(oversample) = self.oversample.filter(|_| stored) {
             search = search.rerank(oversample as usize);
@@ -58,6 +69,8 @@ impl IndexSearch {
         let rank = self.rank.unwrap_or(index.model().ranking());
         let by_codes = !stored || self.oversample == Some(0);
         let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming && by_codes;
-        print_hits(common, &index.search(rows, &search)?, &asked.left_out, whole)
+        let found = index.search(rows, &search)?;
+        let name = |id| Ok(index.name(id)?);
+        print_hits(common, &found, &asked.left_out, whole, name)
     }
 }
