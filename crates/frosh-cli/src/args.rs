@@ -163,6 +163,9 @@ pub(crate) struct Fitting {
     /// Bits of a code: 64 is 8 bytes for each vector
     #[arg(long, short, default_value_t = 64, value_name = "N", value_parser = possible_bits)]
     pub(crate) bits: usize,
+    /// Bytes of a code of a quantiser instead of sign bits: more accuracy a byte, slower to encode, no Hamming distances
+    #[arg(long, value_name = "N", value_parser = possible_bytes, conflicts_with_all = ["bits", "rotation"])]
+    pub(crate) bytes: Option<usize>,
     /// How directions are turned before signs are taken; by default refined (itq, of directions that the sampled rows
     /// have improved) where the sample is large enough, else random
     #[arg(long, value_name = "NAME", ignore_case = true,
@@ -222,6 +225,13 @@ fn at_most_1024(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 0..=1024) => Ok(threads),
         _ => Err("expected a whole number from 0 to 1024".into()),
+    }
+}
+
+fn possible_bytes(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes @ 4..=64) => Ok(bytes),
+        _ => Err("expected a whole number from 4 to 64".into()),
     }
 }
 

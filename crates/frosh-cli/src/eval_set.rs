@@ -9,7 +9,7 @@ use crate::skipping::{LeftOut, Skipping, count_of};
 use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, ExactSearch, Hasher, Metric, Ranking, Rows};
+use frosh::{Codes, ExactSearch, Metric, Model, Ranking, Rows};
 use frosh_io::{Batch, Options, Vectors};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -204,10 +204,10 @@ impl EvalSet {
     }
 
     /// The codes of the base.
-    pub(crate) fn encode(&self, hasher: &Hasher, factors: bool) -> Result<Codes> {
+    pub(crate) fn encode(&self, model: &Model, factors: bool) -> Result<Codes> {
         let mut codes: Option<Codes> = None;
         self.each("encoding", |batch| {
-            let more = encode(hasher, batch, factors)?;
+            let more = encode(model, batch, factors)?;
             match &mut codes {
                 None => codes = Some(more),
                 Some(all) => all.append(&more)?,
@@ -256,11 +256,14 @@ impl EvalSet {
 }
 
 /// The rankings to measure: those asked for, or every one that the model can.
-pub(crate) fn rankings(asked: &[Ranking], hasher: &Hasher) -> Vec<Ranking> {
+pub(crate) fn rankings(asked: &[Ranking], model: &Model) -> Vec<Ranking> {
     if !asked.is_empty() {
         return asked.to_vec();
     }
+    if model.hasher().is_none() {
+        return vec![Ranking::Estimated];
+    }
     let mut all = vec![Ranking::Hamming, Ranking::Asymmetric];
-    all.extend(hasher.has_factors().then_some(Ranking::Estimated));
+    all.extend(model.has_factors().then_some(Ranking::Estimated));
     all
 }

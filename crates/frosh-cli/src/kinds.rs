@@ -1,7 +1,7 @@
 //! Which kind of file an argument is, so that swapped and wrong arguments are called by their name.
 
 use anyhow::{Result, anyhow, bail};
-use frosh::{Codes, Hasher, Sketch};
+use frosh::{Codes, Model, Sketch};
 use frosh_io::{Format, Options, Vectors};
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -28,7 +28,7 @@ impl Kind {
             return path.join("index.json").is_file().then_some(Self::Index);
         }
         match format(path).as_deref() {
-            Some("frosh-hasher") => Some(Self::Model),
+            Some("frosh-hasher" | "frosh-quantizer") => Some(Self::Model),
             Some("frosh-sketch") => Some(Self::Sketch),
             Some("frosh-sketcher") => Some(Self::Checkpoint),
             Some("frosh-codes") => Some(Self::Codes),
@@ -65,8 +65,8 @@ fn format(path: &Path) -> Option<String> {
 }
 
 /// Loads a model, which is the first argument of `usage`.
-pub(crate) fn model(path: &Path, usage: &str) -> Result<Hasher> {
-    Hasher::load(path).map_err(|error| {
+pub(crate) fn model(path: &Path, usage: &str) -> Result<Model> {
+    Model::load(path).map_err(|error| {
         let (name, kind) = (path.display(), Kind::of(path));
         let Some(kind) = kind.filter(|kind| *kind != Kind::Model) else { return error.into() };
         let what = kind.name();

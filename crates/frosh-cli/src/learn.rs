@@ -85,7 +85,10 @@ pub(crate) fn learn(
     let config = config(&vectors, learning, fitting, worker);
     if let Some(fitting) = fitting {
         config.resolved_block_rows()?;
-        config.check_hasher(fitting.bits, fitting.rotation)?;
+        match fitting.bytes {
+            Some(bytes) => config.check_quantizer(bytes)?,
+            None => config.check_hasher(fitting.bits, fitting.rotation)?,
+        }
     }
     let mut sketcher = pool.install(|| Sketcher::new(config))?;
     let settings = json!({
@@ -103,7 +106,8 @@ pub(crate) fn learn(
     });
     let mut checkpoint = match &learning.checkpoint {
         Some(path) => {
-            let bits = fitting.filter(|_| learning.sketch_rows.is_none()).map(|f| f.bits);
+            let signs = |f: &&Fitting| learning.sketch_rows.is_none() && f.bytes.is_none();
+            let bits = fitting.filter(signs).map(|f| f.bits);
             Some(Checkpoint::new(path, learning.checkpoint_every, settings, &vectors, bits)?)
         }
         None => None,
@@ -204,7 +208,7 @@ fn config(
         .seed(learning.seed)
         .worker(worker);
     // The paper's l: twice the bits. A sketch that does not know its bits yet is made for 128.
-    let default = fitting.map(|fitting| 2 * fitting.bits.max(1));
+    let default = fitting.map(Fitting::sketch_rows);
     if let Some(rows) = learning.sketch_rows.or(default) {
         config = config.sketch_rows(rows);
     }

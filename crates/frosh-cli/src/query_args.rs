@@ -9,7 +9,7 @@ use crate::skipping::{Skipping, count_of};
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Hasher, Hit, IdSet, Ranking, Search};
+use frosh::{Hit, IdSet, Model, Ranking, Search};
 use frosh_io::{Batch, IdRule, IdType, Ids, Vectors, read_ids, visible};
 use serde_json::json;
 use std::ffi::OsString;
@@ -52,13 +52,13 @@ impl QueryArgs {
     /// Reads the queries for this model, which is in the file or folder `whose`. `kind` is the type of the ids there.
     pub(crate) fn read(
         &self,
-        hasher: &Hasher,
+        model: &Model,
         whose: &Path,
         kind: Option<IdType>,
         common: &Common,
     ) -> Result<Asked> {
         let vectors = kinds::vectors(&self.queries, &self.reading.options(self.skipping.skip_bad))?;
-        check_dim(hasher, whose, &vectors)?;
+        check_dim(model, whose, &vectors)?;
         let rule = IdRule { convert: None, untyped: kind };
         let only = self.only.as_deref().map(|path| read_ids(path, None, rule)).transpose()?;
         let mut progress = Progress::new("queries", vectors.rows(), 0, common.quiet);

@@ -8,14 +8,15 @@
 //! | describe a batch of rows | [`Rows`], [`Element`], [`Metric`] |
 //! | learn from a stream | [`Config`], [`Method`], [`ShrinkIndex`], [`Sketcher`] |
 //! | keep and merge what was learned | [`Sketch`], [`Certificate`] |
-//! | fit a model and encode rows | [`Hasher`], [`Rotation`], [`Codes`], [`CodesWriter`], [`HasherId`] |
+//! | fit a model of sign bits and encode rows | [`Hasher`], [`Rotation`], [`Codes`], [`CodesWriter`], [`HasherId`] |
+//! | fit a model with more accuracy a byte | [`Quantizer`]; [`Model`] is either of both |
 //! | search codes | [`Search`], [`QuerySet`], [`Queries`], [`Ranking`], [`Hit`], [`MultiIndex`], [`IdSet`], [`Rerank`] |
 //! | keep a changing collection on disk | [`Index`], [`IndexWriter`], [`NewRows`], [`StoredVectors`] |
 //! | measure quality | [`ExactSearch`], [`Truth`], [`Evaluation`], [`RankedEvaluation`], [`Tally`], [`CurvePoint`] |
 //! | open a file of unknown kind | [`AnyFile`] |
 //! | choose threads, handle errors | [`Pool`], [`Error`], [`Result`] |
 //!
-//! The modules are [`sketch`] (learning and merging), [`hasher`] (fitting and encoding), [`search`], [`index`]
+//! The modules are [`sketch`] (learning and merging), [`hasher`] (sign bits), [`quantizer`], [`search`], [`index`]
 //! (index folders) and [`evaluation`]. Each module page has the equations and the differences from the paper.
 //!
 //! # Example
@@ -102,10 +103,12 @@ pub mod evaluation;
 pub mod hasher;
 pub mod index;
 mod linalg;
+mod model;
 mod names;
 #[cfg(test)]
 mod oracles;
 mod pool;
+pub mod quantizer;
 mod random;
 mod rows;
 pub mod search;
@@ -119,7 +122,10 @@ pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tall
 pub use hasher::{Choice, Forecast, Hasher, Measured, Rotation};
 #[doc(inline)]
 pub use index::{Index, IndexWriter, NewRows, StoredVectors};
+pub use model::Model;
 pub use pool::Pool;
+#[doc(inline)]
+pub use quantizer::{Quantizer, QuantizerChoice, QuantizerMeasured};
 pub use rows::{Element, Metric, Rows};
 #[doc(inline)]
 pub use search::{

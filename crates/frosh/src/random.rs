@@ -35,6 +35,8 @@ pub(crate) enum Purpose {
     Rotation = 4,
     /// Directions of random-hyperplane hashing.
     Lsh = 5,
+    /// Codebooks of a quantiser.
+    Codebooks = 6,
 }
 
 /// One independent sequence of random words.

@@ -6,7 +6,7 @@ use crate::output::{count, print, print_json, seconds};
 use crate::skipping::count_of;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use frosh::{AnyFile, Hasher, RankedEvaluation, Ranking, Sketch, Truth};
+use frosh::{AnyFile, Model, RankedEvaluation, Ranking, Sketch, Truth};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -74,25 +74,26 @@ impl Line {
 impl Calibrate {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hashers: Vec<Hasher> = match AnyFile::load(&self.file)? {
-            Some(AnyFile::Hasher(hasher)) => vec![*hasher],
-            Some(AnyFile::Sketch(sketch)) => self.hashers(&sketch)?,
+        let models: Vec<Model> = match AnyFile::load(&self.file)? {
+            Some(AnyFile::Hasher(hasher)) => vec![(*hasher).into()],
+            Some(AnyFile::Quantizer(quantizer)) => vec![(*quantizer).into()],
+            Some(AnyFile::Sketch(sketch)) => self.models(&sketch)?,
             _ => bail!("{}: is neither a model nor a sketch", self.file.display()),
         };
-        let (dim, metric) = (hashers[0].dim(), hashers[0].metric());
+        let (dim, metric) = (models[0].dim(), models[0].metric());
         let eval_set = self.eval_set.open(dim, &self.file.display().to_string(), None, common)?;
         let k = self.k as usize;
         let near = eval_set.nearest(k, metric)?;
         let mut lines = Vec::new();
         let mut base = 0;
-        for hasher in &hashers {
-            let rankings = eval_set::rankings(&self.rank, hasher);
-            let codes = eval_set.encode(hasher, rankings.contains(&Ranking::Estimated))?;
+        for model in &models {
+            let rankings = eval_set::rankings(&self.rank, model);
+            let codes = eval_set.encode(model, rankings.contains(&Ranking::Estimated))?;
             base = codes.len();
             if base < k {
                 bail!("the base has only {base} rows beside the queries: ask for a smaller -k");
             }
-            let asked = hasher.queries(eval_set.queries()?)?;
+            let asked = model.queries(eval_set.queries()?)?;
             for ranking in rankings {
                 let truth = Truth::Nearest(k);
                 let result = RankedEvaluation::new(&asked, &codes, ranking, truth, &near)?;
@@ -102,7 +103,7 @@ impl Calibrate {
                 };
                 let candidates = self.candidates(&result, base);
                 lines.push(Line {
-                    bits: hasher.bits(),
+                    bits: model.bits(),
                     ranking,
                     bytes,
                     plain: result.recall(k).unwrap_or(0.0),
@@ -141,9 +142,9 @@ impl Calibrate {
         many
     }
 
-    fn hashers(&self, sketch: &Sketch) -> Result<Vec<Hasher>> {
-        let hashers = self.bits.iter().map(|bits| sketch.hasher(*bits));
-        hashers.collect::<frosh::Result<_>>().with_context(|| self.file.display().to_string())
+    fn models(&self, sketch: &Sketch) -> Result<Vec<Model>> {
+        let models = self.bits.iter().map(|bits| sketch.hasher(*bits).map(Model::from));
+        models.collect::<frosh::Result<_>>().with_context(|| self.file.display().to_string())
     }
 
     /// The fewest bytes that stay within `--most`; where none do, the fewest candidates.

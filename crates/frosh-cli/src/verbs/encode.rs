@@ -8,7 +8,7 @@ use crate::progress::Progress;
 use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Codes, CodesWriter, Element, Hasher, Rows};
+use frosh::{Codes, CodesWriter, Element, Model, Rows};
 use frosh_io::{Batch, Format, Kind, Output, RowConsumer, Target, Values, Vectors};
 use serde_json::json;
 use std::ffi::OsString;
@@ -43,6 +43,9 @@ pub(crate) struct Encode {
     /// Keep no factors, whatever the model chose
     #[arg(long)]
     no_factors: bool,
+    /// For a quantiser: candidates that the search for the best code keeps, from 1 (fastest) to 32 (most accurate)
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=32))]
+    effort: u64,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -76,15 +79,16 @@ impl Sink {
 impl Encode {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hasher = kinds::model(&self.model, "frosh encode MODEL DATA -o FILE")?;
+        let model = kinds::model(&self.model, "frosh encode MODEL DATA -o FILE")?
+            .effort(self.effort as usize);
         let vectors = kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))?;
-        check_dim(&hasher, &self.model, &vectors)?;
+        check_dim(&model, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
         check_distinct(&self.output, inputs.clone())?;
         let mut skipped = self.skipping.start(inputs.chain([&*self.output]))?;
-        let factors = self.keeps_factors(&hasher);
-        let blank = self.blank(&hasher, factors)?;
-        let mut sink = self.sink(&hasher, factors, vectors.rows())?;
+        let factors = self.keeps_factors(&model);
+        let blank = self.blank(&model, factors)?;
+        let mut sink = self.sink(&model, factors, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
         let mut batches = vectors.batches();
@@ -93,7 +97,7 @@ impl Encode {
             for (rows, first) in batch.runs() {
                 sink.push_blank(&blank, first - total)?;
                 total = first + rows.len() as u64;
-                let encoder = Encoder { hasher: &hasher, factors };
+                let encoder = Encoder { model: &model, factors };
                 sink.push(&batch.feed_range(rows, encoder)?)?;
             }
             progress.add(batch.len());
@@ -115,14 +119,14 @@ impl Encode {
         }
         let left_out = skipped.finish()?;
         let elapsed = start.elapsed().as_secs_f64();
-        self.report(common, &hasher, total, bytes_per_row, elapsed, &left_out)
+        self.report(common, &model, total, bytes_per_row, elapsed, &left_out)
     }
 
     /// The code of a row that cannot be used: zero bits. Factors, where they are kept, are those of the zero vector.
-    fn blank(&self, hasher: &Hasher, factors: bool) -> Result<Codes> {
-        let zero = vec![0f32; hasher.dim()];
-        let encoder = Encoder { hasher, factors };
-        let mut blank = encoder.consume(Rows::new(&zero, hasher.dim())?)?;
+    fn blank(&self, model: &Model, factors: bool) -> Result<Codes> {
+        let zero = vec![0f32; model.dim()];
+        let encoder = Encoder { model, factors };
+        let mut blank = encoder.consume(Rows::new(&zero, model.dim())?)?;
         blank.clear_row(0);
         Ok(blank)
     }
@@ -132,11 +136,11 @@ impl Encode {
         self.output.as_os_str() == "-" || self.output.extension().is_some_and(|e| e == "npy")
     }
 
-    fn keeps_factors(&self, hasher: &Hasher) -> bool {
-        self.factors || !self.no_factors && !self.is_plain() && choice::has_factors(hasher)
+    fn keeps_factors(&self, model: &Model) -> bool {
+        self.factors || !self.no_factors && !self.is_plain() && choice::has_factors(model)
     }
 
-    fn sink(&self, hasher: &Hasher, factors: bool, rows: Option<u64>) -> Result<Sink> {
+    fn sink(&self, model: &Model, factors: bool, rows: Option<u64>) -> Result<Sink> {
         let plain = self.is_plain();
         if plain && factors {
             bail!(
@@ -147,25 +151,25 @@ impl Encode {
             _ if self.output.as_os_str() == "-" => Format::Raw,
             Some("npy") => Format::Npy,
             _ => {
-                let file = CodesWriter::create(&self.output, hasher, factors, rows)?;
+                let file = CodesWriter::create(&self.output, model, factors, rows)?;
                 return Ok(Sink::Codes(Box::new(file)));
             }
         };
         let target =
-            Target { format, kind: Kind::U8, dim: hasher.bits().div_ceil(8), rows, name: None };
+            Target { format, kind: Kind::U8, dim: model.bits().div_ceil(8), rows, name: None };
         Ok(Sink::Plain(Output::create(&self.output, &target)?))
     }
 
     fn report(
         &self,
         common: &Common,
-        hasher: &Hasher,
+        model: &Model,
         total: u64,
         bytes_per_row: usize,
         elapsed: f64,
         left_out: &LeftOut,
     ) -> Result<()> {
-        let factors = self.keeps_factors(hasher);
+        let factors = self.keeps_factors(model);
         if common.quiet && !common.json {
             return Ok(());
         }
@@ -176,13 +180,13 @@ impl Encode {
             }
             return Ok(());
         }
-        let bytes = hasher.bits().div_ceil(8) + if factors { hasher.factor_bytes() } else { 0 };
+        let bytes = model.bits().div_ceil(8) + if factors { model.factor_bytes() } else { 0 };
         if common.json {
             return print_json(&json!({
                 "codes": self.output.display().to_string(),
-                "model": hasher.id().to_string(),
+                "model": model.id().to_string(),
                 "rows": total,
-                "bits": hasher.bits(),
+                "bits": model.bits(),
                 "bytes_per_row": bytes,
                 "factors": factors,
                 "left_out": left_out.count,
@@ -193,7 +197,7 @@ impl Encode {
             "{}: {} codes of {} bits, {} instead of {}, in {} ({} rows/s)\n{blank}",
             self.output.display(),
             count(total),
-            hasher.bits(),
+            model.bits(),
             size(total * bytes as u64),
             size(total * bytes_per_row as u64),
             seconds(elapsed),
@@ -203,12 +207,12 @@ impl Encode {
 }
 
 /// The codes of a batch.
-pub(crate) fn encode(hasher: &Hasher, batch: &Batch, factors: bool) -> Result<Codes> {
-    Ok(batch.feed(Encoder { hasher, factors })?)
+pub(crate) fn encode(model: &Model, batch: &Batch, factors: bool) -> Result<Codes> {
+    Ok(batch.feed(Encoder { model, factors })?)
 }
 
 struct Encoder<'a> {
-    hasher: &'a Hasher,
+    model: &'a Model,
     factors: bool,
 }
 
@@ -216,19 +220,19 @@ impl RowConsumer for Encoder<'_> {
     type Output = Codes;
 
     fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<Codes> {
-        if self.factors { self.hasher.encode_with_factors(rows) } else { self.hasher.encode(rows) }
+        if self.factors { self.model.encode_with_factors(rows) } else { self.model.encode(rows) }
     }
 }
 
 /// Refuses data that the model was not made for, with both names.
-pub(crate) fn check_dim(hasher: &Hasher, model: &std::path::Path, data: &Vectors) -> Result<()> {
-    if hasher.dim() == data.dim() {
+pub(crate) fn check_dim(model: &Model, path: &std::path::Path, data: &Vectors) -> Result<()> {
+    if model.dim() == data.dim() {
         return Ok(());
     }
     bail!(
         "{} is a model for {} dimensions, but {} has {}: encode with a model trained on such data",
-        model.display(),
-        hasher.dim(),
+        path.display(),
+        model.dim(),
         data.files()[0].path.display(),
         data.dim()
     )

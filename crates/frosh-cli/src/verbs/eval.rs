@@ -76,14 +76,13 @@ fn truth(text: &str) -> Result<Truth, String> {
 impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let hasher = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
+        let model = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
         let name = self.model.display().to_string();
-        let eval_set =
-            self.eval_set.open(hasher.dim(), &name, self.labels.data_column(), common)?;
+        let eval_set = self.eval_set.open(model.dim(), &name, self.labels.data_column(), common)?;
         let queries = eval_set.queries()?;
-        let rankings = eval_set::rankings(&self.rank, &hasher);
+        let rankings = eval_set::rankings(&self.rank, &model);
         let labels = self.labels.open(&eval_set)?;
-        let codes = eval_set.encode(&hasher, rankings.contains(&Ranking::Estimated))?;
+        let codes = eval_set.encode(&model, rankings.contains(&Ranking::Estimated))?;
         let known = match labels {
             Some(labels) => {
                 self.labels.check(&labels, &eval_set, codes.len())?;
@@ -92,10 +91,10 @@ impl Eval {
             None => {
                 let most = self.k.iter().max().map_or(0, |k| *k as usize).min(codes.len());
                 let deepest = self.truth.count(codes.len()).max(most);
-                Known::Neighbours(eval_set.nearest(deepest, hasher.metric())?)
+                Known::Neighbours(eval_set.nearest(deepest, model.metric())?)
             }
         };
-        let asked = hasher.queries(queries)?;
+        let asked = model.queries(queries)?;
         let mut lines = Vec::new();
         for ranking in rankings {
             lines.push(self.line(ranking, &asked, &codes, &known)?);
@@ -106,7 +105,7 @@ impl Eval {
         };
         let facts = Facts {
             truth,
-            bits: hasher.bits(),
+            bits: model.bits(),
             base: codes.len(),
             queries: queries.len(),
             seconds: start.elapsed().as_secs_f64(),

@@ -6,14 +6,15 @@ use crate::kinds;
 use crate::output::{count, print, print_json};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use frosh::Hasher;
+use frosh::Model;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Make a model from a sketch: any number of bits up to half the sketch's rows.
+/// Make a model from a sketch: any number of bits up to half the sketch's rows, or of bytes.
 #[derive(Args)]
 #[command(after_help = "Example:
-  frosh fit all.sketch --bits 128 -o model.frosh")]
+  frosh fit all.sketch --bits 128 -o model.frosh
+  frosh fit all.sketch --bytes 16 -o model.frosh  a quantiser")]
 pub(crate) struct Fit {
     /// The sketch file
     #[arg(value_name = "SKETCH")]
@@ -29,39 +30,40 @@ impl Fit {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         check_distinct(&self.output, [&*self.sketch])?;
         let sketch = kinds::sketch(&self.sketch)?;
-        let hasher = self.fitting.hasher(&sketch);
-        let hasher = hasher.with_context(|| self.sketch.display().to_string())?;
-        self.fitting.check_variance(&hasher)?;
-        let same = |old: Hasher| old.id() == hasher.id();
-        if !self.fitting.force && !Hasher::load(&self.output).is_ok_and(same) {
+        let model = self.fitting.model(&sketch);
+        let model = model.with_context(|| self.sketch.display().to_string())?;
+        self.fitting.check_variance(&model, &sketch)?;
+        let same = |old: Model| old.id() == model.id();
+        if !self.fitting.force && !Model::load(&self.output).is_ok_and(same) {
             kinds::check_replaces_no_model(&self.output)?;
         }
-        hasher.save(&self.output)?;
+        model.save(&self.output)?;
         if common.json {
             return print_json(&json!({
                 "model": self.output.display().to_string(),
-                "id": hasher.id().to_string(),
-                "rows": hasher.rows(),
-                "dim": hasher.dim(),
-                "bits": hasher.bits(),
-                "rank": hasher.rank(),
-                "rotation": hasher.rotation().as_str(),
-                "ranking": hasher.ranking().as_str(),
-                "choice": hasher.choice().map(choice::object),
+                "id": model.id().to_string(),
+                "rows": model.rows(),
+                "dim": model.dim(),
+                "kind": choice::kind(&model),
+                "bits": model.bits(),
+                "bytes_per_row": choice::bytes_per_row(&model),
+                "rank": model.hasher().map(frosh::Hasher::rank),
+                "rotation": model.hasher().map(|hasher| hasher.rotation().as_str()),
+                "ranking": model.ranking().as_str(),
+                "choice": choice::object(&model),
             }));
         }
         if common.quiet {
             return Ok(());
         }
         print(&format!(
-            "{}: {} bits, {} rotation, from {} rows of {} dimensions\n{}\
+            "{}: {}, from {} rows of {} dimensions\n{}\
              next: frosh encode {} DATA -o codes.frosh\n",
             self.output.display(),
-            hasher.bits(),
-            hasher.rotation(),
-            count(hasher.rows()),
-            hasher.dim(),
-            choice::summary(&hasher),
+            choice::title(&model),
+            count(model.rows()),
+            model.dim(),
+            choice::summary(&model),
             self.output.display()
         ))
     }

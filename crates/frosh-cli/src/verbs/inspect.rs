@@ -5,7 +5,7 @@ use crate::choice;
 use crate::output::{count, figures, print, print_json, size};
 use anyhow::{Context as _, Result};
 use clap::Args;
-use frosh::{AnyFile, Codes, Hasher, Method, Sketch, Sketcher};
+use frosh::{AnyFile, Codes, Hasher, Method, Model, Quantizer, Sketch, Sketcher};
 use frosh_io::{FileFacts, Hint, Vectors, visible};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -36,14 +36,16 @@ impl Inspect {
         let size_on_disk = std::fs::metadata(path).map(|m| m.len());
         let size_on_disk = size_on_disk.with_context(|| path.display().to_string())?;
         let loaded = if path.is_file() { AnyFile::load(path)? } else { None };
-        let measured = match &loaded {
-            Some(AnyFile::Hasher(hasher)) => hasher.choice().cloned(),
+        let model = match &loaded {
+            Some(AnyFile::Hasher(hasher)) => Some(Model::from(&**hasher)),
+            Some(AnyFile::Quantizer(quantizer)) => Some(Model::from(&**quantizer)),
             _ => None,
         };
         let mut facts = match loaded {
             Some(AnyFile::Sketcher(sketcher)) => of_sketcher(&sketcher),
             Some(AnyFile::Sketch(sketch)) => of_sketch(&sketch),
             Some(AnyFile::Hasher(hasher)) => of_hasher(&hasher),
+            Some(AnyFile::Quantizer(quantizer)) => of_quantizer(&quantizer),
             Some(AnyFile::Codes(codes)) => of_codes(&codes),
             _ => self.of_data(path)?,
         };
@@ -64,8 +66,9 @@ impl Inspect {
                 shown(name, value)
             );
         }
-        if let Some(choice) = measured {
-            text += &format!("\nmeasured on sampled rows\n{}", choice::table(&choice));
+        let table = model.as_ref().map(choice::table).unwrap_or_default();
+        if !table.is_empty() {
+            text += &format!("\nmeasured on sampled rows\n{table}");
         }
         print(&text)
     }
@@ -204,7 +207,7 @@ fn of_hasher(hasher: &Hasher) -> Facts {
         ("kind", json!("model")),
         ("id", json!(hasher.id().to_string())),
         ("bits", json!(hasher.bits())),
-        ("bytes_per_row", json!(choice::bytes_per_row(hasher))),
+        ("bytes_per_row", json!(choice::bytes_per_row(&hasher.into()))),
         ("dim", json!(hasher.dim())),
         ("method", json!(hasher.method().as_str())),
         ("metric", json!(hasher.metric().as_str())),
@@ -214,13 +217,28 @@ fn of_hasher(hasher: &Hasher) -> Facts {
         ("seed", json!(hasher.seed())),
         ("factors", json!(hasher.has_factors())),
         ("ranking", json!(hasher.ranking().as_str())),
-        ("choice", hasher.choice().map_or(Value::Null, choice::object)),
+        ("choice", choice::object(&hasher.into())),
+    ]
+}
+
+fn of_quantizer(quantizer: &Quantizer) -> Facts {
+    vec![
+        ("kind", json!("model of a quantiser")),
+        ("id", json!(quantizer.id().to_string())),
+        ("bytes_per_row", json!(quantizer.bytes())),
+        ("dim", json!(quantizer.dim())),
+        ("metric", json!(quantizer.metric().as_str())),
+        ("rows_seen", json!(quantizer.rows())),
+        ("directions", json!(quantizer.directions())),
+        ("seed", json!(quantizer.seed())),
+        ("ranking", json!("estimated")),
+        ("choice", choice::object(&quantizer.into())),
     ]
 }
 
 fn of_codes(codes: &Codes) -> Facts {
     vec![
-        ("kind", json!("codes")),
+        ("kind", json!(if codes.is_quantized() { "codes of a quantiser" } else { "codes" })),
         ("rows", json!(codes.len())),
         ("bits", json!(codes.bits())),
         ("bytes_per_row", json!(codes.stored_bytes_per_row())),

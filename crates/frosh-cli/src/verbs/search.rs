@@ -48,7 +48,7 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
-        let hasher = kinds::model(&self.model, "frosh search MODEL CODES --queries DATA")?;
+        let model = kinds::model(&self.model, "frosh search MODEL CODES --queries DATA")?;
         if self.codes.extension().is_some_and(|e| e == "npy") {
             bail!(
                 "{}: plain codes do not know their model; search the file that encode writes under a name \
@@ -57,16 +57,16 @@ impl Search {
             );
         }
         let codes = kinds::codes(&self.codes)?;
-        if codes.hasher() != hasher.id() {
+        if codes.hasher() != model.id() {
             bail!(
                 "{} was made by model {}, but {} is model {}: encode the vectors with this model",
                 self.codes.display(),
                 codes.hasher(),
                 self.model.display(),
-                hasher.id()
+                model.id()
             );
         }
-        let asked = self.query_args.read(&hasher, &self.model, Some(IdType::Number), common)?;
+        let asked = self.query_args.read(&model, &self.model, Some(IdType::Number), common)?;
         let only: Option<IdSet> = match &asked.only {
             None => None,
             Some(Ids::Numbers(ids)) => Some(ids.iter().copied().collect()),
@@ -74,11 +74,11 @@ impl Search {
                 bail!("--only: codes have row numbers as ids, and these are text")
             }
         };
-        let queries = hasher.queries(Rows::new(&asked.values, hasher.dim())?)?;
+        let queries = model.queries(Rows::new(&asked.values, model.dim())?)?;
         let k = self.query_args.k as usize;
         let search = |k| self.query_args.search(k, self.rank, only.as_ref());
         if self.rerank.is_empty() {
-            let rank = self.rank.unwrap_or(hasher.ranking());
+            let rank = self.rank.unwrap_or(model.ranking());
             let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming;
             let found = codes.search(&queries, &search(k))?;
             return print_hits(common, &found, &asked.left_out, whole, |_| Ok(None));
@@ -87,7 +87,7 @@ impl Search {
             &self.rerank,
             &self.query_args.reading.options(self.query_args.skipping.skip_bad),
         )?;
-        check_dim(&hasher, &self.model, &base)?;
+        check_dim(&model, &self.model, &base)?;
         if let Some(rows) = base.rows().filter(|rows| *rows != codes.len() as u64) {
             bail!(
                 "{} has {rows} rows, but {} holds {} codes: --rerank needs the vectors that were encoded",
@@ -96,10 +96,10 @@ impl Search {
                 codes.len()
             );
         }
-        let wide = k.saturating_mul(self.oversample.map_or(hasher.oversample(), |n| n as usize));
+        let wide = k.saturating_mul(self.oversample.map_or(model.oversample(), |n| n as usize));
         let candidates = codes.search(&queries, &search(wide))?;
-        let rows = Rows::new(&asked.values, hasher.dim())?;
-        let mut rerank = Rerank::new(rows, hasher.metric(), &candidates)?;
+        let rows = Rows::new(&asked.values, model.dim())?;
+        let mut rerank = Rerank::new(rows, model.metric(), &candidates)?;
         let mut pushed = Ok(());
         base.visit(&rerank.ids(), |id, row| {
             if pushed.is_ok() {

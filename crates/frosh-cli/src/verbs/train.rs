@@ -8,7 +8,7 @@ use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{AtomicFile, Hasher, Sketcher};
+use frosh::{AtomicFile, Config, Model, Sketcher};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   frosh train vectors.npy -o model.frosh
   frosh train 'shards/part-*.parquet' --column embedding -b 128 -o model.frosh
+  frosh train vectors.npy --bytes 16 -o model.frosh             a quantiser: more accuracy a byte
   frosh train big.fbin --checkpoint state.frosh -o model.frosh  resumable
   produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh
 
@@ -58,7 +59,7 @@ impl Train {
             kinds::check_replaces_no_model(&self.output)?;
         }
         let write = |sketcher: &Sketcher| -> Result<()> {
-            Ok(self.fitting.hasher(&sketcher.sketch())?.save(&self.output)?)
+            Ok(self.fitting.model(&sketcher.sketch())?.save(&self.output)?)
         };
         let refresh = self.refresh_every.map(|every| (every, &write as _));
         let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
@@ -67,15 +68,16 @@ impl Train {
             learn(data, output, reading, skipping, learning, 0, common, fitting, refresh)?;
         let Learned { sketcher, checkpoint, .. } = &learned;
         let clock = Instant::now();
-        let hasher = self.fitting.hasher(&sketcher.sketch())?;
-        self.fitting.check_variance(&hasher)?;
+        let sketch = sketcher.sketch();
+        let model = self.fitting.model(&sketch)?;
+        self.fitting.check_variance(&model, &sketch)?;
         let solve = clock.elapsed().as_secs_f64();
-        hasher.save(&self.output)?;
+        model.save(&self.output)?;
         if let Some(checkpoint) = checkpoint {
             checkpoint.remove();
         }
         let total = start.elapsed().as_secs_f64();
-        self.report(common, &learned, &hasher, total, solve)?;
+        self.report(common, &learned, &model, total, solve)?;
         learned.end(&self.output)
     }
 
@@ -83,32 +85,33 @@ impl Train {
         &self,
         common: &Common,
         learned: &Learned,
-        hasher: &Hasher,
+        model: &Model,
         total: f64,
         solve: f64,
     ) -> Result<()> {
         let Learned { sketcher, resumed_at, left_out, read, sketch, .. } = learned;
-        let (rows, bits) = (sketcher.rows(), hasher.bits());
+        let (rows, bits, hasher) = (sketcher.rows(), model.bits(), model.hasher());
         if common.json {
             return print_json(&json!({
                 "model": self.output.display().to_string(),
-                "id": hasher.id().to_string(),
+                "id": model.id().to_string(),
                 "rows": rows,
-                "dim": hasher.dim(),
+                "dim": model.dim(),
                 "bits": bits,
-                "bytes_per_row": choice::bytes_per_row(hasher),
-                "ranking": hasher.ranking().as_str(),
-                "choice": hasher.choice().map(choice::object),
-                "method": hasher.method().as_str(),
-                "metric": hasher.metric().as_str(),
-                "rotation": hasher.rotation().as_str(),
+                "bytes_per_row": choice::bytes_per_row(model),
+                "kind": choice::kind(model),
+                "ranking": model.ranking().as_str(),
+                "choice": choice::object(model),
+                "method": self.learning.method.as_str(),
+                "metric": model.metric().as_str(),
+                "rotation": hasher.map(|hasher| hasher.rotation().as_str()),
                 "sketch_rows": sketcher.sketch_rows(),
                 "block_rows": sketcher.block_rows(),
                 "threads": threads(common),
                 "resumed_at": resumed_at,
                 "left_out": left_out.count,
                 "interrupted": learned.interrupted,
-                "rank": hasher.rank(),
+                "rank": hasher.map(frosh::Hasher::rank),
                 "seconds": { "total": total, "read": read, "sketch": sketch, "solve": solve },
             }));
         }
@@ -117,15 +120,14 @@ impl Train {
         }
         let here = rows - resumed_at;
         let mut text = format!(
-            "{}: {} bits, {} rotation ({} bytes instead of {} for each vector)\n{} rows of {} dimensions in {} \
+            "{}: {} ({} bytes instead of {} for each vector)\n{} rows of {} dimensions in {} \
              ({} rows/s): waiting for data {}, learning {}, solving {}\n",
             self.output.display(),
-            bits,
-            hasher.rotation(),
-            choice::bytes_per_row(hasher),
+            choice::title(model),
+            choice::bytes_per_row(model),
             learned.bytes_per_row,
             count(rows),
-            hasher.dim(),
+            model.dim(),
             seconds(total),
             count((here as f64 / total) as u64),
             seconds(*read),
@@ -136,14 +138,17 @@ impl Train {
             text += &format!("went on from a checkpoint at row {}\n", count(*resumed_at));
         }
         text += &left_out.line(", left out");
-        if hasher.rank() < bits && hasher.method() != frosh::Method::Lsh {
+        if let Some(hasher) = hasher
+            && hasher.rank() < bits
+            && hasher.method() != frosh::Method::Lsh
+        {
             text += &format!(
                 "note: the data gave only {} directions; the other {} bits are random\n",
                 hasher.rank(),
                 bits - hasher.rank()
             );
         }
-        text += &choice::summary(hasher);
+        text += &choice::summary(model);
         text += &format!("next: frosh encode {} DATA -o codes.frosh\n", self.output.display());
         print(&text)
     }
@@ -151,21 +156,31 @@ impl Train {
 
 impl Fitting {
     /// The model that is asked for.
-    pub(crate) fn hasher(&self, sketch: &frosh::Sketch) -> frosh::Result<Hasher> {
-        match self.rotation {
-            Some(rotation) => sketch.hasher_with(self.bits, rotation),
-            None => sketch.hasher(self.bits),
+    pub(crate) fn model(&self, sketch: &frosh::Sketch) -> frosh::Result<Model> {
+        match (self.bytes, self.rotation) {
+            (Some(bytes), _) => sketch.quantizer(bytes).map(Model::from),
+            (None, Some(rotation)) => sketch.hasher_with(self.bits, rotation).map(Model::from),
+            (None, None) => sketch.hasher(self.bits).map(Model::from),
         }
     }
 
+    /// Sketch rows by default: twice the bits, as in the paper, or what a quantiser needs.
+    pub(crate) fn sketch_rows(&self) -> usize {
+        self.bytes.map_or(2 * self.bits.max(1), Config::quantizer_rows)
+    }
+
     /// Refuses a model of rows that do not differ, unless that is asked for. Random directions need no data.
-    pub(crate) fn check_variance(&self, hasher: &Hasher) -> Result<()> {
-        if hasher.rank() > 0 || hasher.method() == frosh::Method::Lsh || self.allow_constant {
+    pub(crate) fn check_variance(&self, model: &Model, sketch: &frosh::Sketch) -> Result<()> {
+        let varies = match model {
+            Model::Hasher(hasher) => hasher.rank() > 0 || hasher.method() == frosh::Method::Lsh,
+            _ => sketch.certificate().mass > 0.0,
+        };
+        if varies || self.allow_constant {
             return Ok(());
         }
         bail!(
             "nothing can be learned from {} rows that are all equal: check the data, or give --allow-constant",
-            count(hasher.rows())
+            count(model.rows())
         )
     }
 }

@@ -14,6 +14,7 @@
 //! | [`hamming`], rows of 32, 64, 96, ... bytes | the same | `vpopcntq` (not 96, 160, ...) | `vpshufb` | `count_ones` | `count_ones` |
 //! | [`hamming`], other widths, and picked rows | the same | `popcnt` | `popcnt` | `count_ones` | `count_ones` |
 //! | [`nibble_planes`] | distances and bounds, for many queries | `vpshufb` | `vpshufb` | `tbl` | scalar |
+//! | [`packed_planes`] | bounds for codes of a quantiser | `vpshufb` | `vpshufb` | `tbl` | scalar |
 //!
 //! Which features each column needs is in [`isa`]; it differs by kind of element.
 //!
@@ -63,6 +64,7 @@ pub(crate) mod hadamard;
 pub(crate) mod hamming;
 pub(crate) mod isa;
 pub(crate) mod nibble_planes;
+pub(crate) mod packed_planes;
 pub(crate) mod portable;
 pub(crate) mod project;
 pub(crate) mod scatter;

@@ -27,7 +27,7 @@ const BYTE_PLANES: usize = 60;
 const CHECK_PLANES: usize = 16;
 
 /// One nibble of each row of a group.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u8; LINE_ROWS]);
 

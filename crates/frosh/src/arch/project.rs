@@ -48,6 +48,11 @@ impl Packed {
 }
 
 impl Packed {
+    /// Number of directions.
+    pub(crate) fn count(&self) -> usize {
+        self.bits
+    }
+
     /// Floats that [`projections`] writes for each row: the bits, rounded up.
     pub(crate) fn padded(&self) -> usize {
         self.thresholds.len()

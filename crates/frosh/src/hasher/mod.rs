@@ -15,7 +15,8 @@
 //! | `rotation.rs`, `polar.rs` | rotations; the polar factor that ITQ needs |
 //! | `refine.rs` | directions refined by the sample |
 //! | `estimator.rs` | the factors of a row, and the distance estimate |
-//! | `choice.rs` | chooses rotation, ranking and factors on the sample; forecasts recall |
+//! | `choice.rs` | chooses rotation, ranking and factors on the sample |
+//! | `held_out.rs` | measures a ranking on held-out sampled rows; forecasts recall |
 //! | `residual.rs`, `trial.rs` | fits the estimator to the sample; measures recall on the sample |
 //! | `serialization.rs` | file contents |
 //!
@@ -61,6 +62,7 @@ pub(crate) mod choice;
 mod encode;
 pub(crate) mod estimator;
 mod fit;
+pub(crate) mod held_out;
 mod polar;
 mod refine;
 mod residual;
@@ -68,7 +70,8 @@ pub(crate) mod rotation;
 mod serialization;
 mod trial;
 
-pub use choice::{Choice, Forecast, Measured};
+pub use choice::{Choice, Measured};
+pub use held_out::Forecast;
 pub use rotation::Rotation;
 
 use crate::arch::project;

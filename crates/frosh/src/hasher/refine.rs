@@ -42,6 +42,17 @@ impl Sketch {
         old: MatRef<'_, f64>,
         values: &[f64],
     ) -> (Mat<f64>, Mat<f32>) {
+        self.refined_to(pool, old, values, old.ncols())
+    }
+
+    /// The same, with at most `count` new directions: they may be more than the old ones, up to twice as many.
+    pub(crate) fn refined_to(
+        &self,
+        pool: &Pool,
+        old: MatRef<'_, f64>,
+        values: &[f64],
+        count: usize,
+    ) -> (Mat<f64>, Mat<f32>) {
         let along_old = self.sample_along(pool, usize::MAX, single(old).as_ref());
         let new = self.outside(pool, old, along_old.as_ref());
         let along_new = self.sample_along(pool, usize::MAX, single(new.as_ref()).as_ref());
@@ -74,14 +85,15 @@ impl Sketch {
         }
 
         let (_, best) = linalg::eigen(moments.as_ref());
-        let (from_old, from_new) = best.subcols(0, r).split_at_row(r);
-        let mut vectors = Mat::zeros(self.dim, r);
+        let count = count.min(both);
+        let (from_old, from_new) = best.subcols(0, count).split_at_row(r);
+        let mut vectors = Mat::zeros(self.dim, count);
         pool.each(linalg::row_pieces(vectors.as_mut(), PIECE), |(from, mut to)| {
-            let count = to.nrows();
-            matmul(to.as_mut(), Accum::Replace, old.subrows(from, count), from_old, 1.0, Par::Seq);
-            matmul(to, Accum::Add, new.subrows(from, count), from_new, 1.0, Par::Seq);
+            let rows = to.nrows();
+            matmul(to.as_mut(), Accum::Replace, old.subrows(from, rows), from_old, 1.0, Par::Seq);
+            matmul(to, Accum::Add, new.subrows(from, rows), from_new, 1.0, Par::Seq);
         });
-        let mut along = Mat::zeros(samples, r);
+        let mut along = Mat::zeros(samples, count);
         let (from_old, from_new) = (single(from_old), single(from_new));
         matmul(along.as_mut(), Accum::Replace, &along_old, &from_old, 1.0, Par::Seq);
         matmul(along.as_mut(), Accum::Add, &along_new, &from_new, 1.0, Par::Seq);

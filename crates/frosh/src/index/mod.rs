@@ -101,11 +101,11 @@ mod tests;
 mod writer;
 
 use crate::error::{Error, Result};
-use crate::hasher::Hasher;
+use crate::model::Model;
 use crate::names::names;
 use crate::pool::Pool;
 use crate::rows::{Element, Rows};
-use crate::search::codes::HasherId;
+use crate::search::codes::Codes;
 use crate::search::options::{Hit, Search, keep_nearest};
 use crate::search::ranking::{Queries, Ranking};
 use crate::search::rerank::Rerank;
@@ -173,8 +173,8 @@ names!(StoredVectors, "type of stored vectors", F32 => "f32", F16 => "f16");
 /// Types and widths of the arrays of a segment, the same for all segments.
 #[derive(Clone, Debug)]
 struct Layout {
-    hasher: HasherId,
-    bits: usize,
+    /// Codes of the model, without rows.
+    empty: Codes,
     dim: usize,
     /// Factor bytes of a row, if factors are stored.
     factors: Option<usize>,
@@ -185,7 +185,7 @@ struct Layout {
 
 impl Layout {
     fn codes(&self) -> Form {
-        Form::bytes("codes", self.bits.div_ceil(8))
+        Form::bytes("codes", self.empty.bytes_per_row())
     }
     fn factors(&self) -> Option<Form> {
         self.factors.map(|bytes| Form::bytes("factors", bytes))
@@ -241,7 +241,7 @@ fn is_ours(name: &str) -> bool {
 /// ```
 pub struct Index {
     folder: PathBuf,
-    hasher: Hasher,
+    model: Model,
     layout: Layout,
     manifest: Manifest,
     segments: Vec<Arc<Segment>>,
@@ -285,20 +285,19 @@ impl Index {
     /// change.
     fn with(folder: &Path, manifest: Manifest, before: Option<&Self>) -> Result<Self> {
         let path = folder.join(MODEL);
-        let hasher = match before {
-            Some(before) => before.hasher.clone(),
-            None => Hasher::load(&path)?,
+        let model = match before {
+            Some(before) => before.model.clone(),
+            None => Model::load(&path)?,
         };
-        if hasher.id().to_string() != manifest.model {
-            let (got, want) = (hasher.id(), &manifest.model);
+        if model.id().to_string() != manifest.model {
+            let (got, want) = (model.id(), &manifest.model);
             let why = format!("is model {got}, but the index was built with model {want}");
             return Err(Error::File { path: Some(path), why });
         }
         let layout = Layout {
-            hasher: hasher.id(),
-            bits: hasher.bits(),
-            dim: hasher.dim(),
-            factors: manifest.factors.then(|| hasher.factor_bytes()),
+            empty: model.no_codes(),
+            dim: model.dim(),
+            factors: manifest.factors.then(|| model.factor_bytes()).filter(|bytes| *bytes > 0),
             vectors: manifest.vectors,
             names: manifest.names,
         };
@@ -313,7 +312,7 @@ impl Index {
             }
         };
         let segments = manifest.segments.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { folder: folder.to_owned(), hasher, layout, manifest, segments, verify: true })
+        Ok(Self { folder: folder.to_owned(), model, layout, manifest, segments, verify: true })
     }
 
     /// Sets whether arrays are verified by their checksums when they are first read; the default is true. Without it, a
@@ -324,8 +323,8 @@ impl Index {
     }
 
     /// The model of the index.
-    pub fn hasher(&self) -> &Hasher {
-        &self.hasher
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
     /// Number of rows, without removed ones.
@@ -560,11 +559,11 @@ impl Index {
         queries: Rows<'_, T>,
         search: &Search<'_>,
     ) -> Result<Vec<Vec<Hit>>> {
-        let projected = self.hasher.queries(queries)?;
+        let projected = self.model.queries(queries)?;
         let default = if search.radius.is_some() || self.layout.vectors.is_none() {
             0
         } else {
-            self.hasher.oversample()
+            self.model.oversample()
         };
         let oversample = search.rerank.unwrap_or(default);
         if oversample == 0 {
@@ -580,14 +579,17 @@ impl Index {
         if self.verify {
             self.segments.iter().try_for_each(|segment| segment.arrays.verify_ids(&pool))?;
         }
-        let mut rerank = Rerank::new(queries, self.hasher.metric(), &candidates)?;
+        let mut rerank = Rerank::new(queries, self.model.metric(), &candidates)?;
         rerank.fetch(&pool, |id, out| self.vector(id, out))?;
         Ok(rerank.finish(search.k))
     }
 
     /// Searches the codes of all segments, without re-ranking.
     fn by_codes(&self, queries: &Queries, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
-        let ranking = search.ranking_of(Some(queries.ranking()), self.has_factors())?;
+        let ranking = search.ranking_of(
+            Some(queries.ranking()),
+            self.has_factors() || self.layout.empty.is_quantized(),
+        )?;
         let search = Search { rerank: None, ranking: Some(ranking), ..search.clone() };
         let mut all = vec![Vec::new(); queries.len()];
         for segment in &self.segments {

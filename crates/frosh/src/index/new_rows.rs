@@ -198,8 +198,8 @@ impl NewRows<'_> {
         }
         let index = &self.writer.index;
         let codes = match index.layout.factors {
-            Some(_) => self.pool.install(|| index.hasher.encode_with_factors(rows))?,
-            None => self.pool.install(|| index.hasher.encode(rows))?,
+            Some(_) => self.pool.install(|| index.model.encode_with_factors(rows))?,
+            None => self.pool.install(|| index.model.encode(rows))?,
         };
         let vectors = index.layout.vectors.map(|stored| stored.bytes(rows)).transpose()?;
         let mut at = 0;

@@ -129,7 +129,7 @@ impl Arrays {
         let rows = usize::try_from(facts.rows).map_err(|_| wrong("too many rows"))?;
         let path = |form| folder.join(name(facts.number, form));
         let map = |form| column::map(&path(form), form, facts.rows);
-        let mut codes = Codes::new(layout.bits, layout.hasher, map(layout.codes())?);
+        let mut codes = layout.empty.with_data(map(layout.codes())?);
         codes.factors = match layout.factors() {
             Some(form) => Some(FactorColumn { bytes: form.width(), data: map(form)? }),
             None => None,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Hasher;
 use crate::search::codes::Codes;
 use crate::{Config, ExactSearch, IdSet, Metric, Sketcher};
 use std::collections::BTreeMap;

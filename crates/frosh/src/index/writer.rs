@@ -6,8 +6,8 @@ use super::new_rows::NewRows;
 use super::segment::{self, NewPart, Segment, SegmentWriter};
 use super::{ENDINGS, Index, LOCK, Layout, MODEL, StoredVectors, disk, is_ours, number_of};
 use crate::error::{Error, Result};
-use crate::hasher::Hasher;
 use crate::hasher::estimator;
+use crate::model::Model;
 use crate::pool::Pool;
 use crate::search::hamming::IdSet;
 use std::cmp::Reverse;
@@ -65,12 +65,14 @@ impl IndexWriter {
     /// model has none, or if a file cannot be written.
     pub fn create(
         folder: impl AsRef<Path>,
-        hasher: &Hasher,
+        model: impl Into<Model>,
         factors: bool,
         vectors: Option<StoredVectors>,
     ) -> Result<Self> {
-        let folder = folder.as_ref();
-        if factors && !hasher.has_factors() {
+        let (folder, model) = (folder.as_ref(), model.into());
+        // The codes of a quantiser hold all that the estimated ranking needs.
+        let factors = factors && matches!(model, Model::Hasher(_));
+        if factors && !model.has_factors() {
             let advice =
                 "fit the model from a sketch with a reservoir of rows, or build without factors";
             return Err(estimator::missing("the model", advice));
@@ -84,7 +86,7 @@ impl IndexWriter {
         journal.clean(|_| false, false);
         let manifest = Manifest {
             generation: 0,
-            model: hasher.id().to_string(),
+            model: model.id().to_string(),
             factors,
             vectors,
             names: false,
@@ -93,7 +95,7 @@ impl IndexWriter {
             segments: Vec::new(),
         };
         let begun = journal.add([MODEL.to_owned()]).and_then(|()| {
-            disk::write_new(&folder.join(MODEL), &hasher.to_bytes())?;
+            disk::write_new(&folder.join(MODEL), &model.to_bytes())?;
             Index::with(folder, manifest, None)
         });
         match begun {

@@ -5,7 +5,7 @@ use crate::hasher::estimator::FactorColumn;
 use crate::pool::Pool;
 use crate::search::hamming::{Neighbour, Scan, Table, adaptive, distance};
 use crate::search::options::{Hit, QuerySet, Search};
-use crate::search::ranking::{Queries, Ranking};
+use crate::search::ranking::{CellOrderCache, Queries, Ranking};
 use crate::sketch::config::MAX_DIM;
 use crate::storage::mapped::Bytes;
 use std::fmt;
@@ -69,13 +69,28 @@ pub struct Codes {
     pub(crate) data: Bytes,
     /// The factor bytes of the rows (see `hasher/estimator.rs`), if they are stored.
     pub(crate) factors: Option<FactorColumn>,
+    /// Whether the bytes are those of a quantiser, and not sign bits.
+    pub(crate) quantized: bool,
+    /// The rows in the order of their cells, for codes of a quantiser. It is made by the first search.
+    pub(crate) cell_order: CellOrderCache,
 }
 
 impl Codes {
     pub(crate) fn new(bits: usize, hasher: HasherId, data: impl Into<Bytes>) -> Self {
         let data = data.into();
         debug_assert!(data.len().is_multiple_of(bits.div_ceil(8)));
-        Self { bits, hasher, data, factors: None }
+        let (quantized, cell_order) = (false, CellOrderCache::default());
+        Self { bits, hasher, data, factors: None, quantized, cell_order }
+    }
+
+    /// Codes of a quantiser, `bytes` for each row.
+    pub(crate) fn of_quantizer(bytes: usize, id: HasherId, data: impl Into<Bytes>) -> Self {
+        Self { quantized: true, ..Self::new(8 * bytes, id, data) }
+    }
+
+    /// Other codes of the same model, without factors.
+    pub(crate) fn with_data(&self, data: Bytes) -> Self {
+        Self { quantized: self.quantized, ..Self::new(self.bits, self.hasher, data) }
     }
 
     /// Wraps packed codes of `bits` bits each, in the layout above, as codes of `hasher`.
@@ -132,6 +147,11 @@ impl Codes {
         self.factors.is_some()
     }
 
+    /// Whether the codes are those of a [`Quantizer`](crate::Quantizer), and not sign bits.
+    pub fn is_quantized(&self) -> bool {
+        self.quantized
+    }
+
     /// Bytes stored per row: the code and its factors.
     pub fn stored_bytes_per_row(&self) -> usize {
         self.bytes_per_row() + self.factors.as_ref().map_or(0, |factors| factors.bytes)
@@ -176,6 +196,7 @@ impl Codes {
     pub fn clear_row(&mut self, i: usize) {
         assert!(i < self.len(), "row {i} of {} codes", self.len());
         let bytes = self.bytes_per_row();
+        self.cell_order = CellOrderCache::default();
         self.data.to_mut()[i * bytes..(i + 1) * bytes].fill(0);
     }
 
@@ -197,6 +218,7 @@ impl Codes {
                 return Err(crate::hasher::estimator::missing("one of two sets of codes", advice));
             }
         }
+        self.cell_order = CellOrderCache::default();
         self.data.to_mut().extend_from_slice(&more.data);
         Ok(())
     }
@@ -212,6 +234,7 @@ impl Codes {
     /// Panics if `i` or `j` is not below the number of rows of its codes.
     pub fn distance(&self, i: usize, other: &Codes, j: usize) -> Result<u32> {
         self.check_same_hasher(other)?;
+        self.check_bits()?;
         Ok(distance(self.row(i), other.row(j)))
     }
 
@@ -247,7 +270,9 @@ impl Codes {
         self.check_same_hasher(queries.query_codes())?;
         search.check_no_rerank()?;
         let (projected, pool) = (queries.projected(), Pool::current());
-        match (search.ranking_of(projected.map(Queries::ranking), self.has_factors())?, projected) {
+        let factors = self.has_factors() || self.quantized;
+        match (search.ranking_of(projected.map(Queries::ranking), factors)?, projected) {
+            (Ranking::Hamming, _) if self.quantized => Err(self.no_bits()),
             (Ranking::Hamming, _) | (_, None) => {
                 Ok(self.hamming(&pool, queries.query_codes(), search))
             }
@@ -267,13 +292,30 @@ impl Codes {
         found.into_iter().map(|list| list.into_iter().map(hit).collect()).collect()
     }
 
+    /// The error for Hamming distances between codes of a quantiser.
+    fn no_bits(&self) -> Error {
+        Error::Ranking {
+            ranking: Ranking::Hamming.as_str(),
+            needs: "sign bits, and these are codes of a quantiser",
+            advice: "make the queries with Quantizer::queries, and use the estimated ranking",
+        }
+    }
+
+    /// Fails if the codes are not sign bits.
+    pub(crate) fn check_bits(&self) -> Result<()> {
+        if self.quantized { Err(self.no_bits()) } else { Ok(()) }
+    }
+
     /// The codes as a table of byte rows.
     pub(crate) fn table(&self) -> Table<'_> {
         Table::new(&self.data, self.bytes_per_row())
     }
 
     pub(crate) fn check_same_hasher(&self, other: &Codes) -> Result<()> {
-        if self.hasher == other.hasher && self.bits == other.bits {
+        if self.hasher == other.hasher
+            && self.bits == other.bits
+            && self.quantized == other.quantized
+        {
             return Ok(());
         }
         Err(Error::OtherHasher { left: self.hasher.to_string(), right: other.hasher.to_string() })

@@ -1,9 +1,10 @@
 //! Writes a file of codes batch by batch, for collections whose codes should not be held in memory.
 
 use crate::error::{Error, Result};
-use crate::hasher::Hasher;
 use crate::hasher::estimator;
+use crate::model::Model;
 use crate::search::codes::{Codes, HasherId};
+use crate::search::serialization::QUANTIZED;
 use crate::storage::atomic_file::AtomicFile;
 use crate::storage::container::{Checksum, Facts, Saved, Shape, header, with_format};
 use std::fs::File;
@@ -40,6 +41,7 @@ pub struct CodesWriter {
     file: AtomicFile,
     hasher: HasherId,
     bits: usize,
+    quantized: bool,
     rows: u64,
     /// Offset of the codes in the file: the length of the header for the expected number of rows.
     start: u64,
@@ -65,14 +67,14 @@ impl CodesWriter {
     /// Fails if `factors` is true and the model has none, or if the file cannot be created.
     pub fn create(
         path: impl AsRef<Path>,
-        hasher: &Hasher,
+        model: impl Into<Model>,
         factors: bool,
         rows: Option<u64>,
     ) -> Result<Self> {
-        let path = path.as_ref().to_owned();
+        let (path, model) = (path.as_ref().to_owned(), model.into());
         let file = AtomicFile::begin(&path)?;
         let io = |source| Error::Io { path: path.clone(), source };
-        let factors = match (factors, hasher.factor_bytes()) {
+        let factors = match (factors, model.factor_bytes()) {
             (false, _) => None,
             (true, 0) => {
                 let advice = "fit the model from a sketch with a reservoir of rows";
@@ -84,11 +86,22 @@ impl CodesWriter {
                 Some(Factors { bytes, file, buffer: Vec::new() })
             }
         };
-        let (hasher, bits) = (hasher.id(), hasher.bits());
-        let checksum = Checksum::new(&facts(bits, hasher));
+        let (hasher, bits, quantized) =
+            (model.id(), model.bits(), matches!(model, Model::Quantizer(_)));
+        let checksum = Checksum::new(&facts(bits, hasher, quantized));
         let codes = Vec::new();
-        let mut writer =
-            Self { path, file, hasher, bits, rows: 0, start: 0, codes, factors, checksum };
+        let mut writer = Self {
+            path,
+            file,
+            hasher,
+            bits,
+            quantized,
+            rows: 0,
+            start: 0,
+            codes,
+            factors,
+            checksum,
+        };
         writer.start = writer.header(rows.unwrap_or(0), "").len() as u64;
         let seeked = writer.file.file().seek(SeekFrom::Start(writer.start));
         seeked.map_err(|source| Error::Io { path: writer.path.clone(), source })?;
@@ -102,7 +115,8 @@ impl CodesWriter {
     /// Fails if the codes are of another model, if they have factors and the file does not (or the reverse), or if the
     /// file cannot be written.
     pub fn push(&mut self, codes: &Codes) -> Result<()> {
-        if (codes.hasher(), codes.bits()) != (self.hasher, self.bits) {
+        let of = (codes.hasher(), codes.bits(), codes.is_quantized());
+        if of != (self.hasher, self.bits, self.quantized) {
             let (left, right) = (self.hasher.to_string(), codes.hasher().to_string());
             return Err(Error::OtherHasher { left, right });
         }
@@ -192,19 +206,22 @@ impl CodesWriter {
         let codes = tensor("codes", self.bits.div_ceil(8));
         let factors = self.factors.as_ref().map(|factors| tensor("factors", factors.bytes));
         let tensors: Vec<Shape> = [Some(codes), factors].into_iter().flatten().collect();
-        header(facts(self.bits, self.hasher), &checksum, &tensors)
+        header(facts(self.bits, self.hasher, self.quantized), &checksum, &tensors)
     }
 }
 
-fn facts(bits: usize, hasher: HasherId) -> Facts {
-    let facts = Facts::from([("bits", bits.to_string()), ("hasher", hasher.to_string())]);
+fn facts(bits: usize, hasher: HasherId, quantized: bool) -> Facts {
+    let mut facts = Facts::from([("bits", bits.to_string()), ("hasher", hasher.to_string())]);
+    if quantized {
+        facts.insert("kind", QUANTIZED.to_owned());
+    }
     with_format(facts, Codes::FORMAT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Rows, Sketcher};
+    use crate::{Config, Hasher, Rows, Sketcher};
 
     const DIM: usize = 12;
 

@@ -8,12 +8,18 @@ use crate::storage::container::{Reader, Saved, Writer, contradiction, saved};
 
 saved!(Codes);
 
+/// The fact `kind` of codes of a quantiser. Sign bits have no such fact.
+pub(super) const QUANTIZED: &str = "additive";
+
 impl Saved for Codes {
     const FORMAT: &'static str = "frosh-codes";
 
     fn write<'a>(&'a self, file: &mut Writer<'a>) {
         file.fact("bits", self.bits);
         file.fact("hasher", self.hasher);
+        if self.quantized {
+            file.fact("kind", QUANTIZED);
+        }
         file.u8s("codes", &[self.len(), self.bytes_per_row()], &self.data);
         if let Some(factors) = &self.factors {
             file.u8s("factors", &[self.len(), factors.bytes], &factors.data);
@@ -28,6 +34,11 @@ impl Saved for Codes {
         let id = file.fact_by("hasher", |text| u128::from_str_radix(text, 16).ok())?;
         let data = file.u8s("codes", &[None, Some(bits.div_ceil(8))])?;
         let mut codes = Codes::new(bits, HasherId(id), data);
+        codes.quantized = match file.optional("kind") {
+            None => false,
+            Some(QUANTIZED) => true,
+            Some(other) => return Err(contradiction(&format!("codes of the kind {other:?}"))),
+        };
         if file.has("factors") {
             // One byte a row, or two.
             let bytes = file.width("factors").map_or(1, |w| w.clamp(1, estimator::MOST_BYTES));

@@ -6,16 +6,18 @@
 //! | `frosh-sketcher` | the state of a learner, which resumes bit for bit |
 //! | `frosh-sketch` | a sketch |
 //! | `frosh-hasher` | a model: `mean` (F64, dim) and `projection` (F32, dim x bits) |
+//! | `frosh-quantizer` | a model: `mean`, `directions`, `scales`, `cells`, `words`, and the tables of the scalar |
 //! | `frosh-codes` | `codes` (U8, rows x bytes), the id of their hasher, optionally `factors` (U8, rows x 1; rows x 2 by models of earlier releases) |
 
 use crate::error::Result;
 use crate::hasher::Hasher;
+use crate::quantizer::Quantizer;
 use crate::search::Codes;
 use crate::sketch::config::MAX_DIM;
 use crate::sketch::{MAX_ROWS, Sketch, Sketcher};
 use crate::storage::container::{Reader, Saved, contradiction, format_of};
 
-/// The content of a file of any of the four formats.
+/// The content of a file of any of the formats.
 ///
 /// ```
 /// use frosh::{AnyFile, Config, Rows, Sketcher};
@@ -39,8 +41,10 @@ pub enum AnyFile {
     Sketcher(Box<Sketcher>),
     /// A sketch.
     Sketch(Box<Sketch>),
-    /// A model.
+    /// A model of sign bits.
     Hasher(Box<Hasher>),
+    /// A model of a quantiser.
+    Quantizer(Box<Quantizer>),
     /// Packed codes.
     Codes(Codes),
 }
@@ -58,6 +62,7 @@ impl AnyFile {
             Some(Sketcher::FORMAT) => Some(Self::Sketcher(Box::new(Sketcher::load(path)?))),
             Some(Sketch::FORMAT) => Some(Self::Sketch(Box::new(Sketch::load(path)?))),
             Some(Hasher::FORMAT) => Some(Self::Hasher(Box::new(Hasher::load(path)?))),
+            Some(Quantizer::FORMAT) => Some(Self::Quantizer(Box::new(Quantizer::load(path)?))),
             Some(Codes::FORMAT) => Some(Self::Codes(Codes::load(path)?)),
             _ => None,
         })

@@ -85,20 +85,23 @@ struct Input {
 
 impl Build {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
-        let hasher = kinds::model(&self.model, "frosh index build MODEL DATA -o INDEX")?;
+        let model = kinds::model(&self.model, "frosh index build MODEL DATA -o INDEX")?;
         let vectors = self.input.open(None)?;
-        check_dim(&hasher, &self.model, &vectors)?;
+        check_dim(&model, &self.model, &vectors)?;
         check_outside(&self.output, self.input.files(&vectors).chain([&*self.model]))?;
         // Without a choice of the model, factors are kept where it has some.
-        let chosen = hasher.choice().map_or(hasher.has_factors(), |_| choice::has_factors(&hasher));
+        let chosen = match model.forecast() {
+            Some(_) => choice::has_factors(&model),
+            None => model.has_factors(),
+        };
         let factors = self.factors || chosen && !self.no_factors;
-        if factors && !hasher.has_factors() {
+        if factors && !model.has_factors() && model.hasher().is_some() {
             bail!(
                 "{} was fitted without a sample of rows, so it has no factors: leave out --factors",
                 self.model.display()
             );
         }
-        let writer = IndexWriter::create(&self.output, &hasher, factors, self.vectors)?;
+        let writer = IndexWriter::create(&self.output, &model, factors, self.vectors)?;
         self.input.run(common, &self.output, writer, &vectors, false)
     }
 }
@@ -111,7 +114,7 @@ impl Add {
         let vectors = self.input.open(kind)?;
         check_outside(&self.index, self.input.files(&vectors))?;
         let writer = IndexWriter::open(&self.index)?;
-        check_dim(writer.index().hasher(), &self.index, &vectors)?;
+        check_dim(writer.index().model(), &self.index, &vectors)?;
         self.input.run(common, &self.index, writer, &vectors, self.replace)
     }
 }

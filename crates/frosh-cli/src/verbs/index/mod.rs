@@ -210,7 +210,7 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
         facts["other_files"] = json!(others);
         return print_json(&facts);
     }
-    let hasher = index.hasher();
+    let hasher = index.model();
     let kept = if index.has_factors() { "code and factors" } else { "code" };
     let vectors = index.vectors().map_or(String::new(), |v| format!(", vector as {v}"));
     let mut text = format!("{}\n", path.display());
@@ -264,10 +264,10 @@ fn facts(index: &Index) -> Value {
         "parts": index.segments(),
         "generation": index.generation(),
         "ids": if index.has_names() { "text" } else { "number" },
-        "bits": index.hasher().bits(),
-        "dim": index.hasher().dim(),
-        "metric": index.hasher().metric().as_str(),
-        "model": index.hasher().id().to_string(),
+        "bits": index.model().bits(),
+        "dim": index.model().dim(),
+        "metric": index.model().metric().as_str(),
+        "model": index.model().id().to_string(),
         "bytes_per_row": index.bytes_per_row(),
         "factors": index.has_factors(),
         "vectors": index.vectors().map(|v| v.as_str()),

@@ -50,7 +50,7 @@ impl IndexSearch {
             );
         }
         let kind = Some(if index.has_names() { IdType::Text } else { IdType::Number });
-        let asked = self.query_args.read(index.hasher(), &self.index, kind, common)?;
+        let asked = self.query_args.read(index.model(), &self.index, kind, common)?;
         let only = match &asked.only {
             None => None,
             Some(Ids::Names(names)) => Some(index.find_all(names.iter())?),
@@ -65,8 +65,8 @@ impl IndexSearch {
         if let Some(oversample) = self.oversample.filter(|_| stored) {
             search = search.rerank(oversample as usize);
         }
-        let rows = Rows::new(&asked.values, index.hasher().dim())?;
-        let rank = self.rank.unwrap_or(index.hasher().ranking());
+        let rows = Rows::new(&asked.values, index.model().dim())?;
+        let rank = self.rank.unwrap_or(index.model().ranking());
         let by_codes = !stored || self.oversample == Some(0);
         let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming && by_codes;
         let found = index.search(rows, &search)?;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hasher::held_out::{TARGET, positions};
 use crate::{Config, ExactSearch, Metric, RankedEvaluation, Rows, Search, Sketcher, Truth};
 
 const DIM: usize = 24;

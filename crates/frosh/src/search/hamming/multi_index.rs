@@ -79,6 +79,7 @@ impl<'a> MultiIndex<'a> {
     ///
     /// Fails if there are 2^32 codes or more.
     pub fn new(codes: &'a Codes) -> Result<Self> {
+        codes.check_bits()?;
         let rows = codes.len();
         if u32::try_from(rows).is_err() {
             return Err(Error::setting("rows", rows, "an index holds fewer than 2^32 codes"));

@@ -4,17 +4,19 @@
 //! |---|---|
 //! | `score.rs` | exact scores by tables: one look-up and one addition for each byte of a code |
 //! | `bound.rs` | bounds that prune most rows before they are scored |
+//! | `cells.rs` | the same for codes of a quantiser, whose rows are ordered by cell |
 //! | `mod.rs` | [`Ranking`], [`Queries`], the split into tasks, the k best rows |
 //!
 //! **Cost.** A query needs a table of 256 sums (1 kB) for each byte of a code. If a code has at most 64 bytes, bounds
 //! prune nearly all rows. The remaining rows are scored exactly, so pruning does not change the hits.
 
 mod bound;
+mod cells;
 mod score;
 #[cfg(test)]
 mod tests;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hasher::Hasher;
 use crate::hasher::estimator;
 use crate::names::names;
@@ -23,9 +25,11 @@ use crate::rows::{Element, Rows};
 use crate::search::codes::Codes;
 use crate::search::hamming::IdSet;
 use crate::search::options::{Hit, Search, keep_nearest};
+pub(crate) use cells::CellOrderCache;
 use score::Scorer;
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How codes are compared with a query.
 ///
@@ -94,6 +98,25 @@ pub struct Queries {
     tables: Option<Box<[[f32; 256]; 2]>>,
     /// The ranking that the model chose.
     ranking: Ranking,
+    /// Look-up tables, for queries of a quantiser.
+    quantized: Option<QuantizedTables>,
+}
+
+/// What the bytes of a quantiser's code add to the score, for each query.
+#[derive(Clone, Debug)]
+pub(crate) struct QuantizedTables {
+    /// For each query, an entry for each cell and for each word of each codebook.
+    pub(crate) entries: Vec<f32>,
+    /// Entries of a query.
+    pub(crate) per_query: usize,
+    /// What the levels of the scalar add: 16 if they are a nibble of the code, 256 if they are a byte.
+    pub(crate) levels: Arc<[f32]>,
+}
+
+impl QuantizedTables {
+    fn of(&self, query: usize) -> &[f32] {
+        &self.entries[query * self.per_query..][..self.per_query]
+    }
 }
 
 impl Queries {
@@ -118,7 +141,19 @@ impl Queries {
         self.ranking
     }
 
-    /// The codes of the queries, as [`Hasher::encode`] returns them.
+    /// Queries of a quantiser, with their squared lengths.
+    pub(crate) fn of_quantizer(codes: Codes, norms: Vec<f32>, tables: QuantizedTables) -> Self {
+        Self {
+            codes,
+            values: Vec::new(),
+            square_norms: norms,
+            tables: None,
+            ranking: Ranking::Estimated,
+            quantized: Some(tables),
+        }
+    }
+
+    /// The codes of the queries, as [`Hasher::encode`] returns them; none for queries of a quantiser, which need none.
     pub fn codes(&self) -> &Codes {
         &self.codes
     }
@@ -148,7 +183,8 @@ impl Hasher {
         let tables = self.scales().map(|s| Box::new(s.tables()));
         let square_norms = projected.square_norms.iter().map(|n| *n as f32).collect();
         let (codes, values) = (projected.codes, projected.values);
-        Ok(Queries { codes, values, square_norms, tables, ranking: self.ranking() })
+        let ranking = self.ranking();
+        Ok(Queries { codes, values, square_norms, tables, ranking, quantized: None })
     }
 }
 
@@ -163,9 +199,12 @@ impl Codes {
     ) -> Result<Vec<Vec<Hit>>> {
         let Search { k, filter: allowed, .. } = *search;
         self.check_ranking(queries, ranking)?;
+        if let Some(tables) = queries.quantized.as_ref().filter(|_| cells::is_faster(self, k)) {
+            return Ok(cells::search(self, pool, queries, tables, search));
+        }
         let n = self.len();
         // Tasks split the queries. If there are fewer batches than threads, they also split the rows.
-        let prune = bound::is_faster(self, k);
+        let prune = !self.quantized && bound::is_faster(self, k);
         let most = if prune { bound::BATCH_QUERIES } else { 1 };
         let chunk = queries.len().div_ceil(pool.threads()).clamp(1, most);
         let chunks = queries.len().div_ceil(chunk);
@@ -219,7 +258,14 @@ impl Codes {
     /// Fails if the queries are of another model, or if the codes or the model lack the factors that the ranking needs.
     pub(crate) fn check_ranking(&self, queries: &Queries, ranking: Ranking) -> Result<()> {
         self.check_same_hasher(&queries.codes)?;
-        if ranking != Ranking::Estimated {
+        if self.quantized && ranking != Ranking::Estimated {
+            return Err(Error::Ranking {
+                ranking: ranking.as_str(),
+                needs: "sign bits, and these are codes of a quantiser",
+                advice: "use the estimated ranking",
+            });
+        }
+        if self.quantized || ranking != Ranking::Estimated {
             return Ok(());
         }
         if queries.tables.is_none() {

@@ -1,7 +1,7 @@
 //! The exact score of rows for one query, as defined on the module page of `search`. Each byte of a code is one look-up
 //! in a table of 256 sums.
 
-use super::{Queries, Ranking};
+use super::{QuantizedTables, Queries, Ranking};
 use crate::search::codes::Codes;
 use std::ops::Range;
 
@@ -26,6 +26,11 @@ impl<'a> Scorer<'a> {
         query: usize,
         ranking: Ranking,
     ) -> Self {
+        if let Some(tables) = &queries.quantized {
+            let square_norm = queries.square_norms[query];
+            let tables = Tables::quantized(tables, query, codes.bytes_per_row());
+            return Self { codes, ranking, tables, values: None, square_norm };
+        }
         let values = queries.projections(query);
         let tables = match ranking {
             // Signs in place of projections: S is then the number of equal bits minus the number of different bits.
@@ -77,6 +82,9 @@ impl<'a> Scorer<'a> {
                     *s = norm * norm + self.square_norm - 2.0 * gain * *s;
                 }
             }
+            _ if self.codes.is_quantized() => {
+                scores.iter_mut().for_each(|s| *s += self.square_norm);
+            }
             (Ranking::Hamming, ..) => {
                 let bits = self.codes.bits() as f32;
                 scores.iter_mut().for_each(|s| *s = (bits - *s) / 2.0);
@@ -103,6 +111,23 @@ impl Tables {
             table
         };
         Self(values.chunks(8).map(table).collect())
+    }
+
+    /// The tables of a query of a quantiser: a cell, pairs of words, and the scalar in the last nibble or byte.
+    fn quantized(tables: &QuantizedTables, query: usize, bytes: usize) -> Self {
+        let (cells, words) = tables.of(query).split_at(256);
+        let mut nibbles = words.as_chunks::<16>().0.to_vec();
+        if let Ok(levels) = <&[f32; 16]>::try_from(&tables.levels[..]) {
+            nibbles.push(*levels);
+        }
+        let pair =
+            |[low, high]: &[[f32; 16]; 2]| std::array::from_fn(|x| low[x & 15] + high[x >> 4]);
+        let pairs = nibbles.as_chunks::<2>().0.iter().map(pair);
+        let levels = <[f32; 256]>::try_from(&tables.levels[..]).ok();
+        let cells = std::array::from_fn(|a| cells[a]);
+        let all: Vec<[f32; 256]> = std::iter::once(cells).chain(pairs).chain(levels).collect();
+        assert_eq!(all.len(), bytes, "a table for each byte");
+        Self(all)
     }
 
     /// S of each code.

@@ -1,0 +1,240 @@
+//! The codebooks of the additive quantiser: what a code stands for.
+//!
+//! A row z of k coordinates is approximated by a sum of one cell and M words:
+//!
+//! ```text
+//! z  ~  cell[a] + sum_m word[m][b_m],      a < 256,  b_m < 16
+//! ```
+//!
+//! Coordinates are divided into segments. A word is zero outside the segment of its codebook, so products between words
+//! are needed inside a segment only. Cells cover all coordinates.
+
+use crate::arch::Isa;
+use crate::arch::project::{self, Packed};
+use crate::linalg;
+use faer::MatRef;
+use std::ops::Range;
+
+/// Number of cells: a byte of the code.
+pub(crate) const CELLS: usize = 256;
+/// Words of a codebook: a nibble of the code.
+pub(crate) const WORDS: usize = 16;
+
+/// A range of coordinates, and the codebooks that describe it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Segment {
+    pub(crate) coordinates: Range<usize>,
+    pub(crate) books: Range<usize>,
+}
+
+/// Cells and words.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Codebooks {
+    /// Coordinates of a row.
+    pub(crate) k: usize,
+    /// Number of codebooks.
+    pub(crate) books: usize,
+    pub(crate) segments: Vec<Segment>,
+    /// Number of cells: [`CELLS`], or 1 while words are fitted without cells.
+    pub(crate) cell_count: usize,
+    /// A vector of k coordinates for each cell.
+    pub(crate) cells: Vec<f32>,
+    /// [`WORDS`] vectors for each codebook, as long as the segment of the codebook.
+    pub(crate) words: Vec<f32>,
+}
+
+/// The items of part `i` of `parts` nearly equal parts of `count` items; the first parts are the larger ones. So one item more
+/// makes one part larger and moves the parts after it.
+fn part(count: usize, i: usize, parts: usize) -> Range<usize> {
+    let from = |i: usize| i * (count / parts) + i.min(count % parts);
+    from(i)..from(i + 1)
+}
+
+impl Codebooks {
+    /// Codebooks of zeros. Coordinates and codebooks are divided evenly among `segments` segments.
+    pub(crate) fn new(k: usize, books: usize, segments: usize, cell_count: usize) -> Self {
+        let segment = |i: usize| Segment {
+            coordinates: part(k, i, segments),
+            books: part(books, i, segments),
+        };
+        let segments: Vec<Segment> = (0..segments).map(segment).collect();
+        let words = segments.iter().map(|s| WORDS * s.books.len() * s.coordinates.len()).sum();
+        let cells = vec![0.0; cell_count * k];
+        Self { k, books, segments, cell_count, cells, words: vec![0.0; words] }
+    }
+
+    /// The range of all words of a segment in [`Codebooks::words`].
+    pub(crate) fn words_of(&self, segment: usize) -> Range<usize> {
+        let sizes = self.segments.iter().map(|s| WORDS * s.books.len() * s.coordinates.len());
+        let from = sizes.take(segment).sum::<usize>();
+        let own = &self.segments[segment];
+        from..from + WORDS * own.books.len() * own.coordinates.len()
+    }
+
+    /// The number of coordinates of each segment.
+    pub(crate) fn widths(k: usize, segments: usize) -> Vec<usize> {
+        (0..segments).map(|i| part(k, i, segments).len()).collect()
+    }
+
+    /// The same with one codebook of zeros more, and the segment that it belongs to.
+    pub(crate) fn extended(&self) -> (Self, usize) {
+        let count = self.segments.len();
+        let mut larger = Self::new(self.k, self.books + 1, count, self.cell_count);
+        larger.cells.clone_from(&self.cells);
+        for i in 0..count {
+            let (from, to) = (self.words_of(i), larger.words_of(i));
+            larger.words[to][..from.len()].copy_from_slice(&self.words[from]);
+        }
+        (larger, self.books % count)
+    }
+
+    /// Writes the row that a code stands for. `code` is the cell and then a nibble for each codebook.
+    pub(crate) fn decode(&self, code: &[u8], out: &mut [f32]) {
+        out.copy_from_slice(&self.cells[usize::from(code[0]) * self.k..][..self.k]);
+        for (i, segment) in self.segments.iter().enumerate() {
+            let words = &self.words[self.words_of(i)];
+            let width = segment.coordinates.len();
+            let own = segment.books.clone().zip(words.chunks_exact((WORDS * width).max(1)));
+            for (book, words) in own {
+                let word = &words[usize::from(code[book + 1]) * width..][..width];
+                let to = &mut out[segment.coordinates.clone()];
+                to.iter_mut().zip(word).for_each(|(x, w)| *x += w);
+            }
+        }
+    }
+
+    /// Cells and words together.
+    pub(crate) fn entries(&self) -> usize {
+        self.cell_count + WORDS * self.books
+    }
+
+    /// Products between entries, which encoding needs.
+    pub(crate) fn tables(&self) -> Tables {
+        let (count, width) = (WORDS * self.books, self.entries());
+        let products = Products::new(self);
+        let mut all = vec![0f32; self.cell_count * width];
+        products.of(Isa::detect(), &self.cells, &mut all);
+        let words = all.chunks_exact(width).flat_map(|row| &row[self.cell_count..]);
+        let cell_words: Vec<f32> = words.copied().collect();
+        let mut word_cells = vec![0f32; self.cell_count * count];
+        for (a, row) in cell_words.chunks_exact(count.max(1)).enumerate() {
+            for (j, x) in row.iter().enumerate() {
+                word_cells[j * self.cell_count + a] = *x;
+            }
+        }
+        let square = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
+        let mut squares: Vec<f32> = self.cells.chunks_exact(self.k).map(square).collect();
+        let mut pairs = Vec::new();
+        let mut firsts = Vec::new();
+        for (i, segment) in self.segments.iter().enumerate() {
+            let (own, width) = (WORDS * segment.books.len(), segment.coordinates.len());
+            let words = &self.words[self.words_of(i)];
+            squares.extend(words.chunks_exact(width).map(square));
+            let words = MatRef::from_row_major_slice(words, own, width);
+            let gram = linalg::product(words, words.transpose());
+            for book in segment.books.clone() {
+                firsts.push(pairs.len() + (book - segment.books.start) * WORDS * own);
+            }
+            pairs.extend(
+                (0..own).flat_map(|i| (0..own).map(move |j| (i, j))).map(|(i, j)| gram[(i, j)]),
+            );
+        }
+        Tables { products, cell_words, word_cells, squares, pairs, firsts }
+    }
+}
+
+/// Products between the entries of codebooks.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    /// Products of rows with all entries.
+    pub(crate) products: Products,
+    /// For each cell, its product with every word.
+    pub(crate) cell_words: Vec<f32>,
+    /// For each word, its product with every cell.
+    pub(crate) word_cells: Vec<f32>,
+    /// Squared lengths of cells and words.
+    pub(crate) squares: Vec<f32>,
+    /// For each segment, the products of all its words with each other.
+    pub(crate) pairs: Vec<f32>,
+    /// Where the rows of a codebook begin in `pairs`.
+    pub(crate) firsts: Vec<usize>,
+}
+
+/// Computes the products of rows with all entries. The products of a row do not depend on the rows beside it, to the last
+/// bit, as those of a general matrix product might.
+#[derive(Debug)]
+pub(crate) struct Products {
+    k: usize,
+    entries: usize,
+    cells: Packed,
+    /// For each segment, its coordinates and its words.
+    segments: Vec<(Range<usize>, Packed)>,
+}
+
+impl Products {
+    pub(crate) fn new(books: &Codebooks) -> Self {
+        let pack = |vectors: &[f32], width: usize| {
+            Packed::new(vectors, width, &vec![0.0; vectors.len() / width.max(1)])
+        };
+        let segment = |(i, segment): (usize, &Segment)| {
+            let words = pack(&books.words[books.words_of(i)], segment.coordinates.len());
+            (segment.coordinates.clone(), words)
+        };
+        Self {
+            k: books.k,
+            entries: books.entries(),
+            cells: pack(&books.cells, books.k),
+            segments: books.segments.iter().enumerate().map(segment).collect(),
+        }
+    }
+
+    /// Writes, for each row, its products with the cells, and then with the words of each codebook.
+    pub(crate) fn of(&self, isa: Isa, rows: &[f32], out: &mut [f32]) {
+        let mut scratch = Scratch::default();
+        let all = self.segments.iter().map(|(coordinates, words)| (coordinates.clone(), words));
+        let mut at = 0;
+        for (coordinates, packed) in std::iter::once((0..self.k, &self.cells)).chain(all) {
+            let values = scratch.products(isa, packed, rows, self.k, coordinates);
+            let rows = out.chunks_exact_mut(self.entries);
+            for (to, from) in rows.zip(values.chunks_exact(packed.padded())) {
+                to[at..at + packed.count()].copy_from_slice(&from[..packed.count()]);
+            }
+            at += packed.count();
+        }
+    }
+}
+
+/// Buffers of a product.
+#[derive(Default)]
+struct Scratch {
+    own: Vec<f32>,
+    bits: Vec<u8>,
+    values: Vec<f32>,
+}
+
+impl Scratch {
+    /// The products of some coordinates of rows with packed vectors.
+    fn products(
+        &mut self,
+        isa: Isa,
+        packed: &Packed,
+        rows: &[f32],
+        k: usize,
+        coordinates: Range<usize>,
+    ) -> &[f32] {
+        let n = rows.len() / k;
+        let rows = if coordinates.len() == k {
+            rows
+        } else {
+            self.own.clear();
+            let each = rows.chunks_exact(k);
+            each.for_each(|row| self.own.extend_from_slice(&row[coordinates.clone()]));
+            &self.own
+        };
+        // The kernel also writes signs, which are not needed.
+        self.bits.resize(n * packed.count().div_ceil(8), 0);
+        self.values.resize(n * packed.padded(), 0.0);
+        project::projections(isa, packed, rows, &mut self.bits, &mut self.values);
+        &self.values
+    }
+}

@@ -1,0 +1,191 @@
+//! Encoding: rows to codes, and queries to look-up tables.
+//!
+//! Rows are taken in blocks, on the threads of the current pool. A row's code does not depend on the rows beside it.
+
+use super::Quantizer;
+use super::beam::Beam;
+use super::codebooks::Codebooks;
+use super::scalar::Terms;
+use crate::arch::{Isa, project};
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::rows::{self, Element, Rows};
+use crate::search::codes::Codes;
+use crate::search::ranking::{QuantizedTables, Queries};
+
+/// Rows that are encoded at a time.
+const BLOCK: usize = 128;
+/// Blocks of a task.
+const TASK_BLOCKS: usize = 4;
+
+impl Quantizer {
+    /// Encodes rows. The code of a row does not depend on the other rows of the batch.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Dimension`] if the rows have another dimension. [`Error::NotFinite`] or [`Error::TooLarge`] for the first
+    /// row with a bad value.
+    pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
+        let bytes = self.facts.bytes;
+        let mut out = vec![0u8; rows.len() * bytes];
+        let per_task = BLOCK * TASK_BLOCKS;
+        self.check_dim(&rows)?;
+        let mut results: Vec<Result<()>> =
+            (0..rows.len().div_ceil(per_task)).map(|_| Ok(())).collect();
+        let jobs = results.iter_mut().zip(out.chunks_mut(per_task * bytes)).enumerate().collect();
+        Pool::current().each(jobs, |(job, (result, out))| {
+            let first = job * per_task;
+            let rows = rows.slice(first..first + out.len() / bytes);
+            *result = self.encode_rows(&rows, out).map_err(|e| e.shift_row(first));
+        });
+        results.into_iter().collect::<Result<()>>()?;
+        Ok(Codes::of_quantizer(bytes, self.id, out))
+    }
+
+    /// Prepares queries: projects each row, and computes what each part of a code adds to the distance.
+    ///
+    /// # Errors
+    ///
+    /// As [`Quantizer::encode`].
+    pub fn queries<T: Element>(&self, rows: Rows<'_, T>) -> Result<Queries> {
+        self.check_dim(&rows)?;
+        let (k, entries) = (self.books.k, self.books.entries());
+        let mut norms = vec![0f32; rows.len()];
+        let mut tables = vec![0f32; rows.len() * entries];
+        let mut results: Vec<Result<()>> =
+            (0..rows.len().div_ceil(BLOCK)).map(|_| Ok(())).collect();
+        let jobs = results
+            .iter_mut()
+            .zip(norms.chunks_mut(BLOCK))
+            .zip(tables.chunks_mut(BLOCK * entries))
+            .enumerate()
+            .collect();
+        Pool::current().each(jobs, |(job, ((result, norms), tables))| {
+            let first = job * BLOCK;
+            let rows = rows.slice(first..first + norms.len());
+            let mut z = vec![0f32; norms.len() * k];
+            let mut loaded = Vec::new();
+            *result =
+                self.project(&rows, &mut loaded, &mut z, norms).map_err(|e| e.shift_row(first));
+            // v.c is the product of z / s^2 with the entries, which are scaled.
+            for row in z.chunks_exact_mut(k) {
+                row.iter_mut().zip(&self.scales).for_each(|(x, s)| *x /= s * s);
+            }
+            self.tables().products.of(Isa::detect(), &z, tables);
+            for table in tables.chunks_exact_mut(entries) {
+                let all = table.iter_mut().zip(&self.scalar.prediction);
+                all.for_each(|(x, predicted)| *x = predicted - 2.0 * *x);
+            }
+        });
+        results.into_iter().collect::<Result<()>>()?;
+        let codes = Codes::of_quantizer(self.facts.bytes, self.id, Vec::new());
+        let levels = self.scalar.levels.as_slice().into();
+        let tables = QuantizedTables { entries: tables, per_query: entries, levels };
+        Ok(Queries::of_quantizer(codes, norms, tables))
+    }
+
+    fn check_dim<T: Element>(&self, rows: &Rows<'_, T>) -> Result<()> {
+        match rows.dim() == self.facts.dim {
+            true => Ok(()),
+            false => Err(Error::Dimension { expected: self.facts.dim, got: rows.dim() }),
+        }
+    }
+
+    /// Writes the scaled projections of rows, and the squared lengths of the centred rows.
+    fn project<T: Element>(
+        &self,
+        rows: &Rows<'_, T>,
+        loaded: &mut Vec<f32>,
+        z: &mut [f32],
+        norms: &mut [f32],
+    ) -> Result<()> {
+        let (n, k, dim) = (rows.len(), self.books.k, self.facts.dim);
+        loaded.resize(n * dim, 0.0);
+        for (i, (to, norm)) in loaded.chunks_exact_mut(dim).zip(norms).enumerate() {
+            rows::load(rows.row(i), i, self.facts.metric, &self.offset, to)?;
+            *norm = Isa::detect().run(|| square(to));
+        }
+        let mut bits = vec![0u8; n * k.div_ceil(8)];
+        let mut values = vec![0f32; n * self.packed.padded()];
+        project::projections(Isa::detect(), &self.packed, loaded, &mut bits, &mut values);
+        for (to, from) in z.chunks_exact_mut(k).zip(values.chunks_exact(self.packed.padded())) {
+            to.copy_from_slice(&from[..k]);
+        }
+        Ok(())
+    }
+
+    fn encode_rows<T: Element>(&self, rows: &Rows<'_, T>, out: &mut [u8]) -> Result<()> {
+        let (k, entries, isa) = (self.books.k, self.books.entries(), Isa::detect());
+        let (tables, bytes) = (self.tables(), self.facts.bytes);
+        let mut beam = Beam::new(&self.books, self.beam);
+        let (mut z, mut norms) = (vec![0f32; BLOCK * k], vec![0f32; BLOCK]);
+        let (mut loaded, mut products) = (Vec::new(), vec![0f32; BLOCK * entries]);
+        let mut code = vec![0u8; self.books.books + 1];
+        let mut decoded = vec![0f32; k];
+        let inverses: Vec<f32> = self.scales.iter().map(|s| 1.0 / (s * s)).collect();
+        for (b, out) in out.chunks_mut(BLOCK * bytes).enumerate() {
+            let first = b * BLOCK;
+            let block = rows.slice(first..first + out.len() / bytes);
+            self.project(&block, &mut loaded, &mut z, &mut norms)
+                .map_err(|e| e.shift_row(first))?;
+            tables.products.of(isa, &z[..block.len() * k], &mut products);
+            let each = products.chunks_exact(entries).zip(z.chunks_exact(k)).zip(&norms);
+            isa.run(|| {
+                for (out, ((products, z), norm)) in out.chunks_exact_mut(bytes).zip(each) {
+                    beam.encode(&self.books, tables, products, 1, &mut code);
+                    let terms = terms(&self.books, &code, z, *norm, &inverses, &mut decoded);
+                    let level = self.scalar.encode(&code, terms.tau(self.scalar.slopes));
+                    pack(&code, level, out);
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The squared length.
+#[inline(always)]
+fn square(row: &[f32]) -> f32 {
+    let (chunks, rest) = row.as_chunks::<16>();
+    let mut sums = [0f32; 16];
+    for chunk in chunks {
+        for (sum, x) in sums.iter_mut().zip(chunk) {
+            *sum += x * x;
+        }
+    }
+    sums.iter().sum::<f32>() + rest.iter().map(|x| x * x).sum::<f32>()
+}
+
+/// Packs the cell, the nibbles of all codebooks, and the level of the scalar.
+fn pack(code: &[u8], level: u8, out: &mut [u8]) {
+    out[0] = code[0];
+    let pairs = code[1..].chunks(2);
+    for (to, pair) in out[1..].iter_mut().zip(pairs) {
+        *to = pair[0] | pair.get(1).unwrap_or(&level) << 4;
+    }
+    // With an even number of codebooks the level has a byte of its own.
+    if code.len() % 2 == 1
+        && let Some(last) = out.last_mut()
+    {
+        *last = level;
+    }
+}
+
+/// The terms of a row's scalar. `inverses` are 1 / s^2 for the scales s.
+#[inline(always)]
+pub(super) fn terms(
+    books: &Codebooks,
+    code: &[u8],
+    z: &[f32],
+    norm: f32,
+    inverses: &[f32],
+    decoded: &mut [f32],
+) -> Terms {
+    books.decode(code, decoded);
+    let (mut square, mut product) = (0f32, 0f32);
+    for ((c, z), inverse) in decoded.iter().zip(z).zip(inverses) {
+        square += c * c * inverse;
+        product += c * z * inverse;
+    }
+    Terms::new(square, product, norm)
+}

@@ -1,0 +1,375 @@
+//! Fitting a quantiser to a sketch.
+//!
+//! 1. **Directions.** Those of the sketch, refined with the sample (`hasher/refine.rs`), and turned onto the principal axes of
+//!    the sampled rows.
+//! 2. **Scales.** s_j = (w_j / w_1)^(1/4), with w_j the mean squared difference along direction j between held-out rows and
+//!    their near rows. Directions in which neighbours differ more count more.
+//! 3. **Segments.** Directions are dealt to segments so that the products of their variances are even.
+//! 4. **Codebooks** of the scaled projections (`train.rs`), with a byte for the scalar; and with a nibble for the scalar and one
+//!    codebook more.
+//! 5. **Slopes** of the scalar (`scalar.rs`), measured on held-out rows for both.
+//!
+//! **Choice.** Of all alternatives whose recall is within [`TOLERANCE`] of the best, the one with the highest MAP: see
+//! `hasher/held_out.rs` for both measures.
+
+use super::codebooks::{CELLS, Codebooks};
+use super::encode::terms;
+use super::scalar::{ScalarCode, Terms};
+use super::{DEFAULT_BEAM, Facts, Quantizer, train};
+use crate::error::{Error, Result};
+use crate::hasher::Forecast;
+use crate::hasher::held_out::{Figures, HeldOut, rounded};
+use crate::linalg;
+use crate::pool::Pool;
+use crate::random::{Purpose, Stream};
+use crate::sketch::Sketch;
+use crate::sketch::config::{Config, Method};
+use faer::{Mat, MatRef};
+use serde::{Deserialize, Serialize};
+
+/// Bytes that a code can have.
+const MIN_BYTES: usize = 4;
+const MAX_BYTES: usize = 64;
+/// Sampled rows that a fit needs: fewer cannot determine 256 cells.
+const MIN_SAMPLE: usize = 1024;
+/// Rounds of least squares and encoding, and rounds after a codebook was added.
+const ROUNDS: usize = 12;
+const MORE_ROUNDS: usize = 4;
+/// Exponent of the scales.
+const SCALE_POWER: f64 = 0.25;
+/// Smallest scale. Directions without variance must not divide by zero.
+const MIN_SCALE: f64 = 1e-3;
+/// Differences of recall that do not count.
+const TOLERANCE: f64 = 0.005;
+/// Slopes that are tried.
+const ALONG: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
+const ERROR: [f32; 5] = [0.3, 0.5, 0.7, 0.85, 1.0];
+
+/// What a fit measured on the sample, and what it chose.
+///
+/// ```
+/// use frosh::{Config, Rows, Sketcher};
+/// # let mut state = 1u32;
+/// # let mut next = move || { state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223); (state >> 8) as f32 / 16_777_216.0 };
+/// # let data: Vec<f32> = (0..16 * 2000).map(|i| next() / (1 + i % 16) as f32).collect();
+/// let mut sketcher = Sketcher::new(Config::new(16))?;
+/// sketcher.push(Rows::new(&data, 16)?)?;
+/// let quantizer = sketcher.finish().quantizer(4)?;
+/// let choice = quantizer.choice().unwrap();
+/// assert!(choice.scalar_bits == 4 || choice.scalar_bits == 8);
+/// println!("recall@{} of about {:.2}", choice.forecast.k, choice.forecast.recall);
+/// # Ok::<(), frosh::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QuantizerChoice {
+    /// Bits of the scalar: 4 or 8.
+    pub scalar_bits: usize,
+    /// The slopes a1 and a2 of the scalar.
+    pub slopes: [f64; 2],
+    /// The best slopes for each number of scalar bits.
+    pub measured: Vec<QuantizerMeasured>,
+    /// What to expect from a search.
+    pub forecast: Forecast,
+}
+
+/// An alternative that a fit measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QuantizerMeasured {
+    /// Bits of the scalar.
+    pub scalar_bits: usize,
+    /// The slopes of the scalar.
+    pub slopes: [f64; 2],
+    /// Mean average precision, with the nearest 2 % of rows as the relevant ones.
+    pub map: f64,
+    /// Mean of the expected recall@10, @20, @40 and @80 by codes alone.
+    pub recall: f64,
+}
+
+/// Number of directions for codes of so many bytes. More would not help: the bits do not reach them.
+fn direction_count(bytes: usize) -> usize {
+    (8 * bytes).clamp(128, 256)
+}
+
+/// Segments for codes of so many bytes. More than eight bytes of codebooks in one segment encode slowly.
+fn segment_count(bytes: usize) -> usize {
+    (bytes / 8).max(1)
+}
+
+/// Rejects a number of bytes that is impossible for such a sketch.
+fn check_request(method: Method, bytes: usize) -> Result<()> {
+    if !(MIN_BYTES..=MAX_BYTES).contains(&bytes) {
+        let why = format!("codes of a quantiser have {MIN_BYTES} to {MAX_BYTES}");
+        return Err(Error::setting("bytes", bytes, why));
+    }
+    if method == Method::Lsh {
+        return Err(Error::setting("bytes", bytes, "LSH learns no directions for a quantiser"));
+    }
+    Ok(())
+}
+
+impl Config {
+    /// Checks, before any row is read, whether a quantiser of `bytes` bytes can be fitted.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Sketch::quantizer`] that do not depend on the rows.
+    pub fn check_quantizer(&self, bytes: usize) -> Result<()> {
+        check_request(self.method, bytes)?;
+        let sampled = crate::sketch::reservoir::capped(self.reservoir_rows, self.dim);
+        if sampled < MIN_SAMPLE { Err(too_few(sampled)) } else { Ok(()) }
+    }
+
+    /// The number of sketch rows that codes of `bytes` bytes need.
+    pub fn quantizer_rows(bytes: usize) -> usize {
+        direction_count(bytes)
+    }
+}
+
+fn too_few(sampled: usize) -> Error {
+    let why = format!("a quantiser needs {MIN_SAMPLE}; fit a hasher (bits) to fewer rows");
+    Error::setting("sampled rows", sampled, why)
+}
+
+impl Sketch {
+    /// Fits a quantiser for codes of `bytes` bytes. Everything that is not fixed by theory is chosen by measuring it on
+    /// sampled rows ([`Quantizer::choice`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Empty`] if the sketch has no rows. [`Error::Setting`] if a code cannot have so many bytes, for LSH, or if
+    /// fewer than 1,024 rows were sampled.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..16 * 1500).map(|i| ((i * i) % 97) as f32).collect();
+    /// let mut sketcher = Sketcher::new(Config::new(16))?;
+    /// sketcher.push(Rows::new(&data, 16)?)?;
+    /// let sketch = sketcher.finish();
+    /// let [short, long] = [sketch.quantizer(4)?, sketch.quantizer(8)?]; // several models from one sketch
+    /// assert_eq!((short.bytes(), long.bytes()), (4, 8));
+    /// assert!(sketch.quantizer(1).is_err());
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn quantizer(&self, bytes: usize) -> Result<Quantizer> {
+        check_request(self.method, bytes)?;
+        if self.rows == 0 {
+            return Err(Error::Empty);
+        }
+        if self.reservoir.len() < MIN_SAMPLE {
+            return Err(too_few(self.reservoir.len()));
+        }
+        let pool = &Pool::current();
+        let count = direction_count(bytes).min(self.dim);
+        let old = self.principal(pool, count.min(self.sketch_rows()));
+        let (v, _) = self.refined_to(pool, old.vectors.as_ref(), &old.values, count);
+        let Some(held) = HeldOut::new(self, pool, v.as_ref()) else {
+            return Err(too_few(self.reservoir.len()));
+        };
+        let sample = Sample::new(&held, segment_count(bytes));
+        let k = sample.scales.len();
+        let stream = &mut Stream::new(self.seed, Purpose::Codebooks, 0, 0);
+        let books = 2 * bytes - 4;
+        let segments = segment_count(bytes).min(k);
+        let byte = train::fit(pool, &sample.rows, k, books, segments, ROUNDS, stream);
+        let nibble = train::extend(pool, &byte, &sample.rows, MORE_ROUNDS, stream);
+        let depth = held.depth(self.rows);
+        let [byte, nibble] = [(byte, 256), (nibble, 16)]
+            .map(|(books, levels)| Fitted::new(pool, &held, &sample, books, levels, depth));
+        // More words beat finer levels where both find as much.
+        let chosen = better(&nibble.measured, &byte.measured);
+        let measured = vec![nibble.measured.clone(), byte.measured.clone()];
+        let fitted = if chosen { nibble } else { byte };
+        let (directions, scales) = sample.directions(self.dim, v.as_ref());
+        let facts =
+            Facts { dim: self.dim, bytes, metric: self.metric, seed: self.seed, rows: self.rows };
+        let mut quantizer = Quantizer::assemble(
+            facts,
+            self.mean.clone(),
+            directions,
+            scales,
+            fitted.books,
+            fitted.scalar,
+        );
+        quantizer.choice = Some(Box::new(QuantizerChoice {
+            scalar_bits: fitted.measured.scalar_bits,
+            slopes: fitted.measured.slopes,
+            measured,
+            forecast: fitted.figures.forecast(depth, self.rows),
+        }));
+        Ok(quantizer)
+    }
+}
+
+/// Whether the first alternative is to be preferred.
+fn better(first: &QuantizerMeasured, second: &QuantizerMeasured) -> bool {
+    match first.recall - second.recall {
+        difference if difference > TOLERANCE => true,
+        difference if difference < -TOLERANCE => false,
+        _ => first.map >= second.map,
+    }
+}
+
+/// Sampled rows in the coordinates of the codebooks.
+struct Sample {
+    /// The base of the held-out measure: scaled projections, in the order of the segments.
+    rows: Vec<f32>,
+    /// The queries of the held-out measure: projections, not scaled. A column for each.
+    queries: Mat<f32>,
+    scales: Vec<f32>,
+    /// Columns of the axes, in the order of the segments.
+    order: Vec<usize>,
+    /// The principal axes of the sample within the directions, as columns.
+    axes: Mat<f64>,
+}
+
+impl Sample {
+    fn new(held: &HeldOut, segments: usize) -> Self {
+        let base = held.along.as_ref().subrows(0, held.base);
+        let k = base.ncols();
+        let moments = linalg::product(base.transpose(), base);
+        let moments = Mat::from_fn(k, k, |i, j| f64::from(moments[(i, j)]));
+        let (values, axes) = linalg::eigen(moments.as_ref());
+        // Directions without variance have nothing to code.
+        let largest = values.first().copied().unwrap_or(0.0);
+        let rank = values.iter().filter(|v| **v > 1e-10 * largest).count().max(1);
+        let turned = linalg::product(held.along.as_ref(), linalg::single(axes.as_ref()).as_ref());
+        let mut near = vec![0f64; rank];
+        for (query, rows) in held.relevant.iter().enumerate() {
+            for (j, near) in near.iter_mut().enumerate() {
+                let own = turned[(held.base + query, j)];
+                let column = turned.col_as_slice(j);
+                let square = |row: &u32| f64::from(own - column[*row as usize]).powi(2);
+                *near += rows.iter().map(square).sum::<f64>();
+            }
+        }
+        let first = near[0].max(f64::MIN_POSITIVE);
+        let scale = |w: &f64| (w / first).powf(SCALE_POWER).max(MIN_SCALE);
+        let scales: Vec<f64> = near.iter().map(scale).collect();
+        let variances: Vec<f64> = values.iter().zip(&scales).map(|(v, s)| v * s * s).collect();
+        let order = deal(&variances, segments.min(rank));
+        let own: Vec<(usize, f32)> = order.iter().map(|j| (*j, scales[*j] as f32)).collect();
+        let row = |i: usize| own.iter().map(move |(j, s)| (i, *j, *s));
+        let rows = (0..held.base).flat_map(row).map(|(i, j, s)| turned[(i, j)] * s).collect();
+        let queries = Mat::from_fn(rank, held.queries, |j, q| turned[(held.base + q, order[j])]);
+        let scales = own.iter().map(|(_, s)| *s).collect();
+        Self { rows, queries, scales, order, axes }
+    }
+
+    /// The directions, each times its scale, and the scales. `v` are the directions before they were turned.
+    fn directions(self, dim: usize, v: MatRef<'_, f64>) -> (Vec<f32>, Vec<f32>) {
+        let turned = linalg::product(v, self.axes.as_ref());
+        let mut directions = Vec::with_capacity(dim * self.order.len());
+        for (j, scale) in self.order.iter().zip(&self.scales) {
+            let scale = f64::from(*scale);
+            directions.extend(turned.col_as_slice(*j).iter().map(|x| (x * scale) as f32));
+        }
+        (directions, self.scales)
+    }
+}
+
+/// The coordinates of each segment, one segment after the other. They are dealt from the largest variance to the smallest,
+/// each to the segment with the smallest product of variances so far.
+fn deal(variances: &[f64], segments: usize) -> Vec<usize> {
+    let least = variances.iter().copied().fold(f64::INFINITY, f64::min).max(f64::MIN_POSITIVE);
+    let mut order: Vec<usize> = (0..variances.len()).collect();
+    order.sort_by(|a, b| variances[*b].total_cmp(&variances[*a]));
+    let widths = Codebooks::widths(variances.len(), segments);
+    let mut dealt: Vec<(f64, Vec<usize>)> = vec![(0.0, Vec::new()); segments];
+    for j in order {
+        let open = (0..segments).filter(|s| dealt[*s].1.len() < widths[*s]);
+        let to = open.min_by(|a, b| dealt[*a].0.total_cmp(&dealt[*b].0)).unwrap_or(0);
+        // The small number deals coordinates without variance evenly.
+        dealt[to].0 += (variances[j].max(least) / least).ln() + 1e-6;
+        dealt[to].1.push(j);
+    }
+    dealt.into_iter().flat_map(|(_, own)| own).collect()
+}
+
+/// Codebooks with the scalar that measured best.
+struct Fitted {
+    books: Codebooks,
+    scalar: ScalarCode,
+    figures: Figures,
+    measured: QuantizerMeasured,
+}
+
+impl Fitted {
+    /// Chooses the slopes for some codebooks.
+    fn new(
+        pool: &Pool,
+        held: &HeldOut,
+        sample: &Sample,
+        books: Codebooks,
+        levels: usize,
+        depth: f64,
+    ) -> Self {
+        let (k, length) = (books.k, books.books + 1);
+        let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM, 1);
+        let inverses: Vec<f32> = sample.scales.iter().map(|s| 1.0 / (s * s)).collect();
+        let mut decoded = vec![0f32; k];
+        let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k)).zip(&held.squares);
+        let all: Vec<Terms> = each
+            .map(|((code, z), norm)| terms(&books, code, z, *norm as f32, &inverses, &mut decoded))
+            .collect();
+        let products = products(pool, &books, &codes, sample);
+        let measure = |taus: &[f32]| {
+            held.figures(pool, |query, scores| {
+                let products = products.col_as_slice(query);
+                scores.extend(taus.iter().zip(products).map(|(tau, p)| tau - 2.0 * p));
+            })
+        };
+        let mut tried = Vec::new();
+        for along in ALONG {
+            for error in ERROR {
+                let slopes = [along, error];
+                let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
+                let figures = measure(&taus);
+                tried.push((slopes, figures.map, figures.top_recall(depth)));
+            }
+        }
+        let best = tried.iter().map(|(_, _, recall)| *recall).fold(0.0, f64::max);
+        let near = tried.iter().filter(|(_, _, recall)| *recall >= best - TOLERANCE);
+        let slopes = near.max_by(|a, b| a.1.total_cmp(&b.1)).map_or([0.2, 0.5], |(s, ..)| *s);
+        let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
+        let scalar = ScalarCode::fit(slopes, &codes, books.books, &taus, levels);
+        let coded: Vec<f32> = codes
+            .chunks_exact(length)
+            .zip(&taus)
+            .map(|(code, tau)| {
+                let level = scalar.encode(code, *tau);
+                scalar.predict(code) + scalar.levels[usize::from(level)]
+            })
+            .collect();
+        let figures = measure(&coded);
+        let measured = QuantizerMeasured {
+            scalar_bits: if levels == 16 { 4 } else { 8 },
+            slopes: slopes.map(|s| rounded(s.into())),
+            map: rounded(figures.map),
+            recall: rounded(figures.top_recall(depth)),
+        };
+        Self { books, scalar, figures, measured }
+    }
+}
+
+/// v.c for all rows of the base (rows) and queries (columns).
+fn products(pool: &Pool, books: &Codebooks, codes: &[u8], sample: &Sample) -> Mat<f32> {
+    use faer::linalg::matmul::matmul;
+    const PIECE: usize = 512;
+    debug_assert_eq!(books.cell_count, CELLS);
+    let (k, length) = (books.k, books.books + 1);
+    let mut out = Mat::<f32>::zeros(codes.len() / length, sample.queries.ncols());
+    let jobs =
+        linalg::row_pieces(out.as_mut(), PIECE).into_iter().zip(codes.chunks(PIECE * length));
+    pool.each(jobs.collect(), |((_, to), codes)| {
+        let mut decoded = vec![0f32; to.nrows() * k];
+        for (row, code) in decoded.chunks_exact_mut(k).zip(codes.chunks_exact(length)) {
+            books.decode(code, row);
+            row.iter_mut().zip(&sample.scales).for_each(|(x, s)| *x /= s);
+        }
+        let rows = MatRef::from_row_major_slice(&decoded, to.nrows(), k);
+        matmul(to, faer::Accum::Replace, rows, sample.queries.as_ref(), 1.0, faer::Par::Seq);
+    });
+    out
+}

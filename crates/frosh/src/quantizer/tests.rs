@@ -1,0 +1,359 @@
+use super::beam::{Beam, MAX_BEAM};
+use super::codebooks::{CELLS, Codebooks, WORDS};
+use super::train;
+use super::*;
+use crate::random::{Purpose, Stream};
+use crate::{
+    Codes, Config, Error, Hit, IdSet, Method, Metric, Pool, Ranking, Rows, Search, Sketch, Sketcher,
+};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+const DIM: usize = 20;
+
+fn normal(n: usize, seed: u64) -> Vec<f32> {
+    let mut stream = Stream::new(seed, Purpose::Sample, 9, 0);
+    (0..n).map(|_| stream.normal() as f32).collect()
+}
+
+/// Rows around centres, with columns of decreasing variance and a mean.
+fn data(n: usize, seed: u64) -> Vec<f32> {
+    let (centres, noise) = (normal(40 * DIM, 1), normal(n * DIM, seed));
+    let value = |i: usize| {
+        let (row, k) = (i / DIM, i % DIM);
+        3.0 + (centres[row * 7 % 40 * DIM + k] + 0.4 * noise[i]) / (1.0 + k as f32).sqrt()
+    };
+    (0..n * DIM).map(value).collect()
+}
+
+fn rows(data: &[f32]) -> Rows<'_, f32> {
+    Rows::new(data, DIM).unwrap()
+}
+
+fn sketch(config: Config, data: &[f32]) -> Sketch {
+    let mut sketcher = Sketcher::new(config).unwrap();
+    sketcher.push(rows(data)).unwrap();
+    sketcher.finish()
+}
+
+/// A model of so many bytes, and the rows that it was fitted to. Tests share the models, since fits take time.
+fn quantizer(bytes: usize) -> (Quantizer, Vec<f32>) {
+    static MODELS: Mutex<BTreeMap<usize, Quantizer>> = Mutex::new(BTreeMap::new());
+    let (mut models, data) = (MODELS.lock().unwrap(), data(6000, 2));
+    let fit = || sketch(Config::new(DIM).sketch_rows(40), &data).quantizer(bytes).unwrap();
+    (models.entry(bytes).or_insert_with(fit).clone(), data)
+}
+
+/// Cell and nibbles of a packed code, and the level of its scalar.
+fn unpack(quantizer: &Quantizer, code: &[u8]) -> (Vec<u8>, usize) {
+    let mut nibbles: Vec<u8> = code[1..].iter().flat_map(|b| [b & 15, b >> 4]).collect();
+    let level = match quantizer.scalar.levels.len() {
+        16 => usize::from(nibbles.pop().unwrap()),
+        _ => {
+            nibbles.truncate(nibbles.len() - 2);
+            usize::from(*code.last().unwrap())
+        }
+    };
+    (std::iter::once(code[0]).chain(nibbles).collect(), level)
+}
+
+/// Scores by the definition on the module page, in double precision.
+fn definition(quantizer: &Quantizer, codes: &Codes, query: &[f32]) -> Vec<f64> {
+    let centred: Vec<f64> =
+        query.iter().zip(quantizer.mean()).map(|(x, m)| f64::from(*x) - m).collect();
+    let k = quantizer.directions();
+    let v: Vec<f64> = (0..k)
+        .map(|j| {
+            let w = &quantizer.directions[j * DIM..][..DIM];
+            let scale = f64::from(quantizer.scales[j]);
+            w.iter().zip(&centred).map(|(w, x)| f64::from(*w) * x).sum::<f64>() / scale
+        })
+        .collect();
+    let norm: f64 = centred.iter().map(|x| x * x).sum();
+    let mut decoded = vec![0f32; k];
+    (0..codes.len())
+        .map(|i| {
+            let (code, level) = unpack(quantizer, codes.row(i));
+            quantizer.books.decode(&code, &mut decoded);
+            let product: f64 =
+                (0..k).map(|j| v[j] * f64::from(decoded[j]) / f64::from(quantizer.scales[j])).sum();
+            let tau = quantizer.scalar.predict(&code) + quantizer.scalar.levels[level];
+            norm + f64::from(tau) - 2.0 * product
+        })
+        .collect()
+}
+
+#[test]
+fn a_wide_beam_finds_the_best_code_of_two_cells_and_one_codebook() {
+    let (k, n) = (6, 200);
+    let mut books = Codebooks::new(k, 1, 1, 2);
+    books.cells = normal(2 * k, 3);
+    books.words = normal(WORDS * k, 4);
+    let (tables, data) = (books.tables(), normal(n * k, 5));
+    let mut beam = Beam::new(&books, MAX_BEAM);
+    let mut products = vec![0f32; n * books.entries()];
+    tables.products.of(crate::arch::Isa::detect(), &data, &mut products);
+    let mut decoded = vec![0f32; k];
+    let mut error = |row: &[f32], code: &[u8]| {
+        books.decode(code, &mut decoded);
+        row.iter().zip(&decoded).map(|(x, y)| (x - y) * (x - y)).sum::<f32>()
+    };
+    for (row, products) in data.chunks_exact(k).zip(products.chunks_exact(books.entries())) {
+        let mut code = [0u8; 2];
+        beam.encode(&books, &tables, products, 0, &mut code);
+        let all = (0..2u8).flat_map(|a| (0..16u8).map(move |b| [a, b]));
+        let best = all.map(|code| error(row, &code)).fold(f32::INFINITY, f32::min);
+        assert!(error(row, &code) <= best + 1e-4);
+    }
+}
+
+#[test]
+fn wider_beams_and_sweeps_leave_less_error() {
+    let (k, n) = (24, 600);
+    let data = normal(n * k, 6);
+    let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
+    let books = train::fit(&Pool::ONE, &data, k, 8, 2, 3, stream);
+    assert_eq!(books.segments.len(), 2);
+    let error = |beam, sweeps| {
+        let codes = train::encode(&Pool::ONE, &books, &data, beam, sweeps);
+        let mut decoded = vec![0f32; k];
+        let of = |(row, code): (&[f32], &[u8])| {
+            books.decode(code, &mut decoded);
+            row.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>()
+        };
+        data.chunks_exact(k).zip(codes.chunks_exact(9)).map(of).sum::<f64>()
+    };
+    let (greedy, swept, wide) = (error(1, 0), error(1, 1), error(16, 1));
+    assert!(wide < swept && swept < greedy, "{greedy} {swept} {wide}");
+}
+
+/// At the least-squares solution, moving any cell or word does not lower the error (with the ridge towards the old ones).
+#[test]
+fn rounds_of_training_lower_the_error() {
+    let (k, n) = (16, 2000);
+    let data = normal(n * k, 7);
+    let error = |rounds| {
+        let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
+        let books = train::fit(&Pool::ONE, &data, k, 6, 1, rounds, stream);
+        let codes = train::encode(&Pool::ONE, &books, &data, 8, 1);
+        let mut decoded = vec![0f32; k];
+        let of = |(row, code): (&[f32], &[u8])| {
+            books.decode(code, &mut decoded);
+            row.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>()
+        };
+        data.chunks_exact(k).zip(codes.chunks_exact(7)).map(of).sum::<f64>() / (n * k) as f64
+    };
+    let (none, some) = (error(0), error(8));
+    assert!(some < 0.95 * none, "{none} to {some}");
+    // The rate-distortion bound of 16 independent normal coordinates with 32 bits: 2^(-2 * 32 / 16). A code cannot be
+    // better but by fitting these rows, and a fair one is within a factor of 3.
+    assert!(some < 3.0 / 16.0, "{some}");
+}
+
+#[test]
+fn distances_are_those_of_the_definition() {
+    for bytes in [4, 8, 19] {
+        let (quantizer, data) = quantizer(bytes);
+        let codes = quantizer.encode(rows(&data[..500 * DIM])).unwrap();
+        assert_eq!((codes.bytes_per_row(), codes.len()), (bytes, 500));
+        let queries = quantizer.queries(rows(&data[..3 * DIM])).unwrap();
+        let hits = codes.search(&queries, &Search::nearest(500)).unwrap();
+        for (query, hits) in data.chunks_exact(DIM).zip(&hits) {
+            let want = definition(&quantizer, &codes, query);
+            let largest = want.iter().fold(0f64, |m, x| m.max(x.abs()));
+            assert_eq!(hits.len(), 500);
+            for hit in hits {
+                let want = want[hit.id as usize];
+                assert!((hit.distance - want).abs() < 1e-5 * largest, "{} {want}", hit.distance);
+            }
+        }
+    }
+}
+
+#[test]
+fn estimates_are_near_the_true_distances() {
+    let (quantizer, data) = quantizer(16);
+    let codes = quantizer.encode(rows(&data)).unwrap();
+    let queries = quantizer.queries(rows(&data[..20 * DIM])).unwrap();
+    let hits = codes.search(&queries, &Search::nearest(10)).unwrap();
+    let found = hits.iter().enumerate().filter(|(i, hits)| hits.iter().any(|h| h.id == *i as u64));
+    assert!(found.count() >= 19, "a row is among its own nearest neighbours");
+}
+
+/// Hits by scoring every row.
+fn all_scored(
+    quantizer: &Quantizer,
+    codes: &Codes,
+    data: &[f32],
+    search: &Search<'_>,
+) -> Vec<Vec<Hit>> {
+    let queries = quantizer.queries(rows(data)).unwrap();
+    (0..queries.len())
+        .map(|q| {
+            let mut all = Vec::new();
+            codes.scores(&queries, q, Ranking::Estimated, 0..codes.len(), |first, scores| {
+                let hit = |(id, score): (u64, &f32)| Hit { id, distance: (*score).into() };
+                all.extend((first as u64..).zip(scores).map(hit));
+            });
+            all.retain(|hit| search.filter.is_none_or(|set| set.contains(hit.id)));
+            all.sort();
+            all.truncate(search.k);
+            all
+        })
+        .collect()
+}
+
+#[test]
+fn pruned_search_returns_the_hits_of_scoring_every_row() {
+    for bytes in [4, 8, 16] {
+        let (quantizer, mut data) = quantizer(bytes);
+        // Equal rows, so that scores are tied.
+        let copies = data[..500 * DIM].to_vec();
+        data.extend_from_slice(&copies);
+        let codes = quantizer.encode(rows(&data)).unwrap();
+        let some: IdSet = (0..6500).filter(|i| i % 3 == 0).collect();
+        let few: IdSet = (0..6500).step_by(1000).collect();
+        let asked = &data[100 * DIM..170 * DIM];
+        let queries = quantizer.queries(rows(asked)).unwrap();
+        for k in [0, 1, 10, 300] {
+            for filter in [None, Some(&some), Some(&few)] {
+                let mut search = Search::nearest(k);
+                search.filter = filter;
+                let want = all_scored(&quantizer, &codes, asked, &search);
+                for threads in [1, 2] {
+                    let pool = Pool::new(threads).unwrap();
+                    let got = pool.install(|| codes.search(&queries, &search)).unwrap();
+                    assert!(got == want, "{bytes} bytes, k = {k}, {threads} threads");
+                    let one = quantizer.queries(rows(&asked[..DIM])).unwrap();
+                    let got = pool.install(|| codes.search(&one, &search)).unwrap();
+                    assert!(got[..] == want[..1], "one query, {bytes} bytes, k = {k}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_model_and_codes_do_not_depend_on_threads_or_batches() {
+    let data = data(3000, 8);
+    let sketch = sketch(Config::new(DIM), &data);
+    let [a, b] = [1, 3].map(|threads| {
+        let pool = Pool::new(threads).unwrap();
+        pool.install(|| {
+            let model = sketch.quantizer(8).unwrap();
+            let codes = model.encode(rows(&data)).unwrap();
+            (model.to_bytes(), codes)
+        })
+    });
+    assert!(a == b);
+    let model = Quantizer::from_bytes(&a.0).unwrap();
+    let mut parts = model.encode(rows(&data[..DIM])).unwrap();
+    parts.append(&model.encode(rows(&data[DIM..1000 * DIM])).unwrap()).unwrap();
+    parts.append(&model.encode(rows(&data[1000 * DIM..])).unwrap()).unwrap();
+    assert_eq!(parts, a.1);
+}
+
+#[test]
+fn a_file_keeps_the_model_and_damage_is_noticed() {
+    let (quantizer, data) = quantizer(8);
+    let bytes = quantizer.to_bytes();
+    let again = Quantizer::from_bytes(&bytes).unwrap();
+    assert_eq!((again.id(), again.choice()), (quantizer.id(), quantizer.choice()));
+    assert_eq!(again.to_bytes(), bytes);
+    let codes = quantizer.encode(rows(&data)).unwrap();
+    assert_eq!(again.encode(rows(&data)).unwrap(), codes);
+    let stored = Codes::from_bytes(&codes.to_bytes()).unwrap();
+    assert!(stored == codes && stored.is_quantized());
+    for at in (0..bytes.len()).step_by(bytes.len() / 97 + 1) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(Quantizer::from_bytes(&damaged).is_err(), "byte {at}");
+        assert!(Quantizer::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn a_merged_sketch_gives_a_model_that_finds_as_much() {
+    let data = data(9000, 10);
+    let whole = sketch(Config::new(DIM).sketch_rows(40), &data);
+    let parts: Vec<Sketch> = data
+        .chunks(DIM * 1800)
+        .enumerate()
+        .map(|(worker, part)| sketch(Config::new(DIM).sketch_rows(40).worker(worker as u64), part))
+        .collect();
+    let merged = Sketch::merge(&parts).unwrap();
+    let recall = |sketch: &Sketch| {
+        let model = sketch.quantizer(8).unwrap();
+        (model.forecast().unwrap().recall, model.forecast().unwrap().standard_error)
+    };
+    let ((one, error), (five, _)) = (recall(&whole), recall(&merged));
+    assert!((one - five).abs() < 4.0 * error, "{one} and {five}");
+}
+
+#[test]
+fn impossible_requests_are_refused() {
+    let data = data(1500, 11);
+    let sketch_of = |config| sketch(config, &data);
+    let fine = sketch_of(Config::new(DIM));
+    for bytes in [0, 3, 65, usize::MAX] {
+        let said = fine.quantizer(bytes).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("bytes = {bytes} ")), "{said}");
+    }
+    let said = sketch_of(Config::new(DIM).reservoir_rows(100)).quantizer(8).unwrap_err();
+    assert!(said.to_string().contains("1024"), "{said}");
+    assert!(Config::new(DIM).reservoir_rows(100).check_quantizer(8).is_err());
+    assert!(Config::new(DIM).check_quantizer(8).is_ok());
+    assert!(sketch_of(Config::new(DIM).method(Method::Lsh)).quantizer(8).is_err());
+    let model = fine.quantizer(8).unwrap();
+    let other = Rows::new(&data[..21], 21).unwrap();
+    assert!(matches!(model.encode(other), Err(Error::Dimension { expected: DIM, got: 21 })));
+    assert!(matches!(model.queries(other), Err(Error::Dimension { .. })));
+    let mut bad = data[..1000 * DIM].to_vec();
+    bad[777 * DIM + 3] = f32::NAN;
+    let said = model.encode(rows(&bad)).unwrap_err();
+    assert!(matches!(said, Error::NotFinite { row: 777, .. }), "{said:?}");
+}
+
+#[test]
+fn hamming_distances_of_a_quantisers_codes_are_refused() {
+    let (quantizer, data) = quantizer(8);
+    let codes = quantizer.encode(rows(&data[..100 * DIM])).unwrap();
+    let queries = quantizer.queries(rows(&data[..DIM])).unwrap();
+    assert!(matches!(codes.nearest(&codes, 3), Err(Error::Ranking { .. })));
+    assert!(matches!(codes.distance(0, &codes, 1), Err(Error::Ranking { .. })));
+    assert!(crate::MultiIndex::new(&codes).is_err());
+    for ranking in [Ranking::Hamming, Ranking::Asymmetric] {
+        let refused = codes.search(&queries, &Search::nearest(3).ranking(ranking));
+        assert!(matches!(refused, Err(Error::Ranking { .. })), "{ranking}");
+    }
+    assert!(matches!(codes.search(&queries, &Search::within(3)), Err(Error::Ranking { .. })));
+}
+
+#[test]
+fn data_of_low_rank_or_without_variance_gives_a_model() {
+    for kind in 0..3 {
+        let mut data = data(1500, 12);
+        for (i, row) in data.chunks_exact_mut(DIM).enumerate() {
+            match kind {
+                0 => row.fill(1.5),
+                1 => row[2..].fill(0.0),
+                _ => row.fill((i % 3) as f32),
+            }
+        }
+        for metric in [Metric::L2, Metric::Cosine] {
+            let model = sketch(Config::new(DIM).metric(metric), &data).quantizer(6).unwrap();
+            let codes = model.encode(rows(&data)).unwrap();
+            let queries = model.queries(rows(&data[..2 * DIM])).unwrap();
+            let hits = codes.nearest(&queries, 5).unwrap();
+            assert!(hits.iter().flatten().all(|hit| hit.distance.is_finite()), "{kind} {metric}");
+            assert!(Quantizer::from_bytes(&model.to_bytes()).is_ok(), "{kind} {metric}");
+        }
+    }
+}
+
+#[test]
+fn entries_are_counted_as_the_file_has_them() {
+    let (quantizer, _) = quantizer(8);
+    assert_eq!(quantizer.scalar.prediction.len(), CELLS + WORDS * quantizer.books.books);
+    assert_eq!(quantizer.books.entries(), quantizer.scalar.prediction.len());
+}

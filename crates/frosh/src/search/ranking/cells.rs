@@ -1,0 +1,422 @@
+//! Search in codes of a quantiser: rows are ordered by cell, and most are pruned by sums of bytes.
+//!
+//! The score of a row is a sum of table entries: one for its cell, one for each nibble, one for its scalar.
+//!
+//! **Order.** Rows of one cell are neighbours ([`CellOrder`]), so the entry of the cell is the same for a run of rows. Codes
+//! are transposed in groups of 64 rows. The order is made by the first search and kept.
+//!
+//! **Bound.** Each entry of a nibble is reduced by the smallest of its table, divided by a unit and rounded down to a byte.
+//! A row can be among the k best only if the sum of its bytes is below what the limit leaves for its cell. Sums start at
+//! 255 minus that, and a row is pruned if its sum saturates. A run is skipped if nothing is left for its cell. Rows that are
+//! not pruned are scored exactly, so the hits are the same as without bounds, bit for bit.
+//!
+//! **First limit.** Each query first scores the rows of its best cells. The k-th best of them is the first limit.
+//!
+//! **Rounding.** Scores are sums of floats and have rounding errors. Limits are widened by more than these errors.
+//!
+//! **Cost.** A search reads the codes once for each batch of queries. The order takes as much memory as the codes, and 4
+//! bytes a row.
+
+use super::score::Scorer;
+use super::{QuantizedTables, Queries, Ranking, Scored};
+use crate::arch::Isa;
+use crate::arch::nibble_planes::{LINE_ROWS, Line};
+use crate::arch::packed_planes::{LineTables, below_255};
+use crate::pool::Pool;
+use crate::search::codes::Codes;
+use crate::search::hamming::IdSet;
+use crate::search::options::{Hit, Search, keep_nearest};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Number of cells.
+const CELLS: usize = 256;
+/// Queries of a task, which read a group of rows together.
+const BATCH_QUERIES: usize = 64;
+/// Smallest number of rows for which bounds pay.
+const MIN_ROWS: usize = 4096;
+/// Smallest number of rows that a query scores first.
+const MIN_SCORED_ROWS: usize = 512;
+/// The largest limit in units. It is below 255, so that a limit that grows a little still fits.
+const TARGET_BOUND: f64 = 240.0;
+/// Largest relative error of a score, which is a sum of at most a few hundred floats of either sign.
+const ROUNDING: f64 = 1e-5;
+/// Row number of the places that fill up a group.
+const NO_ROW: u32 = u32::MAX;
+
+/// The rows of codes in the order of their cells.
+#[derive(Debug)]
+struct CellOrder {
+    /// Row numbers; each run begins at a new group.
+    rows: Vec<u32>,
+    /// The groups of each cell's run.
+    runs: Vec<Range<u32>>,
+    /// For each group, a line for each byte of the code but the cell.
+    lines: Vec<Line>,
+}
+
+/// The order of some codes, made when it is first needed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CellOrderCache(Arc<OnceLock<CellOrder>>);
+
+impl PartialEq for CellOrderCache {
+    /// The order follows from the codes.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for CellOrderCache {}
+
+impl CellOrder {
+    fn new(codes: &Codes) -> Self {
+        let (data, width) = (codes.as_bytes(), codes.bytes_per_row());
+        let mut counts = [0usize; CELLS];
+        for code in data.chunks_exact(width) {
+            counts[usize::from(code[0])] += 1;
+        }
+        let (mut groups, mut runs) = (0u32, Vec::with_capacity(CELLS));
+        for count in counts {
+            let run = groups..groups + count.div_ceil(LINE_ROWS) as u32;
+            groups = run.end;
+            runs.push(run);
+        }
+        let mut rows = vec![NO_ROW; groups as usize * LINE_ROWS];
+        let mut lines = vec![Line([0; LINE_ROWS]); groups as usize * (width - 1)];
+        let mut next: Vec<usize> = runs.iter().map(|run| run.start as usize * LINE_ROWS).collect();
+        for (row, code) in (0..).zip(data.chunks_exact(width)) {
+            let at = next[usize::from(code[0])];
+            next[usize::from(code[0])] += 1;
+            rows[at] = row;
+            let group = &mut lines[at / LINE_ROWS * (width - 1)..][..width - 1];
+            for (line, byte) in group.iter_mut().zip(&code[1..]) {
+                line.0[at % LINE_ROWS] = *byte;
+            }
+        }
+        Self { rows, runs, lines }
+    }
+
+    /// The rows of a cell.
+    fn rows_of(&self, cell: usize) -> &[u32] {
+        let run = &self.runs[cell];
+        let rows = &self.rows[run.start as usize * LINE_ROWS..run.end as usize * LINE_ROWS];
+        &rows[..rows.iter().rposition(|row| *row != NO_ROW).map_or(0, |last| last + 1)]
+    }
+}
+
+/// Whether the order by cell is faster than scoring every row.
+pub(super) fn is_faster(codes: &Codes, k: usize) -> bool {
+    Isa::detect().has_nibble_lookup()
+        && codes.len() >= MIN_ROWS
+        && codes.len() / 8 >= k
+        && codes.len() < NO_ROW as usize
+}
+
+/// Finds the best rows for each query.
+pub(super) fn search(
+    codes: &Codes,
+    pool: &Pool,
+    queries: &Queries,
+    tables: &QuantizedTables,
+    search: &Search<'_>,
+) -> Vec<Vec<Hit>> {
+    let Search { k, filter, .. } = *search;
+    let order = codes.cell_order.0.get_or_init(|| CellOrder::new(codes));
+    // Tasks split the queries. If there are fewer batches than threads, they also split the cells.
+    let chunk = queries.len().div_ceil(pool.threads()).clamp(1, BATCH_QUERIES);
+    let chunks = queries.len().div_ceil(chunk);
+    let parts = if chunks >= pool.threads() { 1 } else { pool.threads().div_ceil(chunks.max(1)) };
+    let mut found: Vec<Vec<Vec<Scored>>> = vec![Vec::new(); chunks * parts];
+    pool.each(found.iter_mut().enumerate().collect(), |(job, found)| {
+        let first = job / parts * chunk;
+        let batch = first..queries.len().min(first + chunk);
+        // Every part takes each cell whose number has its remainder, so that large runs are spread.
+        let cells: Vec<usize> = (job % parts..CELLS).step_by(parts).collect();
+        *found = Task { codes, order, queries, tables, k, filter }.run(batch, &cells);
+    });
+    let mut all = vec![Vec::new(); queries.len()];
+    for (job, lists) in found.into_iter().enumerate() {
+        for (all, list) in all[job / parts * chunk..].iter_mut().zip(lists) {
+            all.extend(list.iter().map(|s| Hit { id: s.id, distance: s.score.into() }));
+        }
+    }
+    all.iter_mut().for_each(|hits| keep_nearest(hits, k));
+    all
+}
+
+/// A batch of queries on some cells.
+struct Task<'a> {
+    codes: &'a Codes,
+    order: &'a CellOrder,
+    queries: &'a Queries,
+    tables: &'a QuantizedTables,
+    k: usize,
+    filter: Option<&'a IdSet>,
+}
+
+impl Task<'_> {
+    fn run(&self, batch: Range<usize>, cells: &[usize]) -> Vec<Vec<Scored>> {
+        let isa = Isa::detect();
+        let lines = self.codes.bytes_per_row() - 1;
+        let scorer = |q| Scorer::new(self.codes, self.queries, q, Ranking::Estimated);
+        let mut all: Vec<Query<'_>> =
+            batch.map(|q| Query::new(self, q, scorer(q), lines)).collect();
+        for query in &mut all {
+            query.score_best_cells(self, cells);
+        }
+        let mut quad = Quad::new(lines);
+        for cell in cells {
+            let run = self.order.runs[*cell].clone();
+            if run.is_empty() {
+                continue;
+            }
+            let mut open = Vec::with_capacity(all.len());
+            for (q, query) in all.iter_mut().enumerate() {
+                if query.scored[*cell] {
+                    continue;
+                }
+                if query.best.last.score == f32::INFINITY {
+                    // A filter left fewer than k rows so far: there is no limit to prune by.
+                    query.score_cell(self, *cell);
+                } else if query.budget(*cell) > 0.0 {
+                    query.fit_unit();
+                    open.push(q);
+                }
+            }
+            for four in open.chunks(4) {
+                for (slot, q) in four.iter().enumerate() {
+                    quad.set(slot, &all[*q]);
+                }
+                quad.start(four, &all, *cell);
+                for group in run.start as usize..run.end as usize {
+                    let own = &self.order.lines[group * lines..][..lines];
+                    let masks = below_255(isa, &quad.tables, own, quad.starts, four.len());
+                    let mut lower = false;
+                    for (q, mask) in four.iter().zip(masks) {
+                        if mask != 0 {
+                            let rows = &self.order.rows[group * LINE_ROWS..][..LINE_ROWS];
+                            lower |= all[*q].offer_rows(rows, mask, self.filter);
+                        }
+                    }
+                    if lower {
+                        quad.start(four, &all, *cell);
+                    }
+                }
+            }
+        }
+        all.into_iter().map(|query| query.best.finish()).collect()
+    }
+}
+
+/// The k best rows so far. Rows may come in any order.
+struct BestOfAny {
+    k: usize,
+    /// The k-th best row at the last prune. Rows after it are rejected.
+    last: Scored,
+    found: Vec<Scored>,
+}
+
+impl BestOfAny {
+    fn new(k: usize) -> Self {
+        let score = if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY };
+        Self { k, last: Scored { score, id: u64::MAX }, found: Vec::new() }
+    }
+
+    /// Returns whether the limit became lower.
+    fn offer(&mut self, new: Scored) -> bool {
+        if new.order(&self.last).is_ge() {
+            return false;
+        }
+        self.found.push(new);
+        self.found.len() >= 2 * self.k + 16 && self.prune()
+    }
+
+    fn prune(&mut self) -> bool {
+        if self.k == 0 || self.found.len() < self.k {
+            return false;
+        }
+        self.found.select_nth_unstable_by(self.k - 1, Scored::order);
+        self.found.truncate(self.k);
+        let lower = self.found[self.k - 1].score < self.last.score;
+        self.last = self.found[self.k - 1];
+        lower
+    }
+
+    fn finish(mut self) -> Vec<Scored> {
+        self.prune();
+        self.found.sort_unstable_by(Scored::order);
+        self.found
+    }
+}
+
+/// A query of the batch.
+struct Query<'a> {
+    scorer: Scorer<'a>,
+    /// What each cell adds to the score.
+    cells: Vec<f32>,
+    /// The sum of the smallest entries of all nibbles, and of the squared length of the query.
+    rest: f64,
+    /// The largest magnitude that a score can have, for rounding.
+    magnitude: f64,
+    /// For each line, the entries of both nibbles less the smallest.
+    nibbles: Vec<[[f32; 16]; 2]>,
+    /// The same in units, rounded down.
+    bytes: Vec<[[u8; 16]; 2]>,
+    unit: f64,
+    best: BestOfAny,
+    /// The runs that were scored before the scan.
+    scored: Vec<bool>,
+}
+
+impl<'a> Query<'a> {
+    fn new(task: &Task<'_>, query: usize, scorer: Scorer<'a>, lines: usize) -> Self {
+        let entries = task.tables.of(query);
+        let (cells, words) = entries.split_at(CELLS);
+        let mut all: Vec<[f32; 16]> = words.as_chunks::<16>().0.to_vec();
+        all.extend(level_nibbles(&task.tables.levels));
+        let least = |table: &[f32; 16]| table.iter().copied().fold(f32::INFINITY, f32::min);
+        let magnitude = |x: &f32| f64::from(x.abs());
+        let largest = |table: &[f32]| table.iter().map(magnitude).fold(0.0, f64::max);
+        let norm = f64::from(scorer.square_norm());
+        let rest = norm + all.iter().map(|table| f64::from(least(table))).sum::<f64>();
+        let most = largest(cells) + norm + all.iter().map(|table| largest(table)).sum::<f64>();
+        for table in &mut all {
+            let least = least(table);
+            table.iter_mut().for_each(|x| *x -= least);
+        }
+        let nibbles: Vec<[[f32; 16]; 2]> = all.as_chunks::<2>().0.to_vec();
+        debug_assert_eq!(nibbles.len(), lines);
+        Self {
+            scorer,
+            cells: cells.to_vec(),
+            rest,
+            magnitude: most,
+            bytes: vec![[[0; 16]; 2]; nibbles.len()],
+            nibbles,
+            unit: 0.0,
+            best: BestOfAny::new(task.k.min(task.codes.len())),
+            scored: vec![false; CELLS],
+        }
+    }
+
+    /// Scores all rows of the cells with the smallest entries, until there are enough for a limit.
+    fn score_best_cells(&mut self, task: &Task<'_>, cells: &[usize]) {
+        let mut order = cells.to_vec();
+        order.sort_unstable_by(|a, b| self.cells[*a].total_cmp(&self.cells[*b]));
+        let (mut scored, wanted) = (0, MIN_SCORED_ROWS.max(4 * self.best.k));
+        for cell in order {
+            if scored >= wanted {
+                break;
+            }
+            scored += self.score_cell(task, cell);
+        }
+    }
+
+    /// Scores all rows of a cell. Returns their number.
+    fn score_cell(&mut self, task: &Task<'_>, cell: usize) -> usize {
+        self.scored[cell] = true;
+        let rows = task.order.rows_of(cell);
+        for row in rows {
+            self.offer(*row, task.filter);
+        }
+        self.best.prune();
+        rows.len()
+    }
+
+    /// Scores a row. Returns whether the limit became lower.
+    fn offer(&mut self, row: u32, filter: Option<&IdSet>) -> bool {
+        let id = u64::from(row);
+        let score = self.scorer.score(row as usize);
+        // The set is checked last because it is slow and few rows are below the limit.
+        let new = Scored { score, id };
+        new.order(&self.best.last).is_lt()
+            && filter.is_none_or(|set| set.contains(id))
+            && self.best.offer(new)
+    }
+
+    fn offer_rows(&mut self, rows: &[u32], mut mask: u64, filter: Option<&IdSet>) -> bool {
+        let mut lower = false;
+        while mask != 0 {
+            let row = rows[mask.trailing_zeros() as usize];
+            mask &= mask - 1;
+            if row != NO_ROW {
+                lower |= self.offer(row, filter);
+            }
+        }
+        lower
+    }
+
+    /// What the limit leaves for the nibbles of the rows of a cell.
+    fn budget(&self, cell: usize) -> f64 {
+        self.budget_of(self.cells[cell])
+    }
+
+    fn budget_of(&self, cell: f32) -> f64 {
+        let limit = f64::from(self.best.last.score);
+        limit - f64::from(cell) - self.rest + ROUNDING * self.magnitude
+    }
+
+    /// Chooses the unit by the largest budget of a cell, and computes the tables; unless the present unit still fits. The
+    /// budget of a row never grows, so that it stays below 255 units.
+    fn fit_unit(&mut self) {
+        let least = self.cells.iter().copied().fold(f32::INFINITY, f32::min);
+        let largest = self.budget_of(least).max(1e-9 * self.magnitude).max(f64::MIN_POSITIVE);
+        if largest > 0.7 * TARGET_BOUND * self.unit && self.unit > 0.0 {
+            return;
+        }
+        self.unit = largest / TARGET_BOUND;
+        for (bytes, nibbles) in self.bytes.iter_mut().zip(&self.nibbles) {
+            for (bytes, nibbles) in bytes.iter_mut().zip(nibbles) {
+                for (byte, x) in bytes.iter_mut().zip(nibbles) {
+                    // The kernel adds two entries without saturation, so that two must not exceed 255.
+                    *byte = (f64::from(*x) * (1.0 - ROUNDING) / self.unit).min(127.0) as u8;
+                }
+            }
+        }
+    }
+
+    /// Where the sums of a cell's rows start.
+    fn start(&self, cell: usize) -> u8 {
+        // A row is kept if its sum of bytes is at most the budget in units. The cast clamps to 0 to 255.
+        (254.0 - (self.budget(cell) / self.unit).floor()) as u8
+    }
+}
+
+/// Tables of the scalar's nibbles whose sum is at most the level of a scalar.
+fn level_nibbles(levels: &[f32]) -> Vec<[f32; 16]> {
+    match <[f32; 16]>::try_from(levels) {
+        Ok(levels) => vec![levels],
+        Err(_) => {
+            let rows = levels.as_chunks::<16>().0;
+            // Levels ascend: the high nibble adds the first level of its row, the low one what every row adds beyond it.
+            let low =
+                |j: usize| rows.iter().map(|row| row[j] - row[0]).fold(f32::INFINITY, f32::min);
+            vec![std::array::from_fn(low), std::array::from_fn(|i| rows[i][0])]
+        }
+    }
+}
+
+/// The tables of four queries, as the kernel reads them.
+struct Quad {
+    tables: Vec<LineTables>,
+    starts: [u8; 4],
+}
+
+impl Quad {
+    fn new(lines: usize) -> Self {
+        Self { tables: vec![[[[0; 16]; 2]; 4]; lines], starts: [255; 4] }
+    }
+
+    fn set(&mut self, slot: usize, query: &Query<'_>) {
+        for (table, bytes) in self.tables.iter_mut().zip(&query.bytes) {
+            table[slot] = *bytes;
+        }
+    }
+
+    fn start(&mut self, four: &[usize], all: &[Query<'_>], cell: usize) {
+        self.starts = [255; 4];
+        for (start, q) in self.starts.iter_mut().zip(four) {
+            *start = all[*q].start(cell);
+        }
+    }
+}
