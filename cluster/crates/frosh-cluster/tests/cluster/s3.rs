@@ -12,7 +12,7 @@ const KEY: &str = "AKIAFROSHTESTKEY0001";
 
 /// A Python with moto, in a virtual environment that later runs use again; `None` if there can be none.
 fn python_with_moto() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto-5.1.22");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto-5.2.5");
     let python = folder.join("bin/python");
     let works = |python: &Path| {
         Command::new(python)
@@ -35,7 +35,7 @@ fn python_with_moto() -> Option<PathBuf> {
             "install",
             "--quiet",
             "--disable-pip-version-check",
-            "moto[s3,server]==5.1.22",
+            "moto[s3,server]==5.2.5",
         ])
         .output();
     if !install.as_ref().is_ok_and(|output| output.status.success()) || !works(&python) {
