@@ -186,7 +186,7 @@ pub(crate) fn command() -> Command {
 }
 
 fn prepare(command: Command) -> Command {
-    const NUMBERS: [&str; 6] = ["N", "K", "BITS", "SECONDS", "SHARE", "N|N%"];
+    const NUMBERS: [&str; 7] = ["N", "N|auto", "K", "BITS", "SECONDS", "SHARE", "N|N%"];
     let number = |argument: &Arg| {
         let names = argument.get_value_names().unwrap_or_default();
         names.iter().any(|name| NUMBERS.contains(&name.trim_end_matches(",...")))

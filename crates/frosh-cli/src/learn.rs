@@ -9,9 +9,11 @@ use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use frosh::{AtomicFile, Config, Pool, Sketcher};
 use frosh_io::Vectors;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Instant;
 
 /// Batches that are still learned after an interrupt: as many as the reader and a pipe may hold.
@@ -50,6 +52,47 @@ impl Learned {
     }
 }
 
+/// The number of a worker, which selects its randomness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worker {
+    Number(u64),
+    /// A hash of the first row.
+    Auto,
+}
+
+impl Worker {
+    /// The setting as a checkpoint notes it.
+    fn setting(self) -> Value {
+        match self {
+            Self::Number(number) => json!(number),
+            Self::Auto => json!("auto"),
+        }
+    }
+}
+
+impl FromStr for Worker {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => text
+                .parse()
+                .map(Self::Number)
+                .map_err(|_| "expected a whole number from 0, or auto"),
+        }
+    }
+}
+
+impl Display for Worker {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Auto => f.write_str("auto"),
+        }
+    }
+}
+
 /// Something to be done after every so many rows.
 pub(crate) type Refresh<'a> = Option<(u64, &'a dyn Fn(&Sketcher) -> Result<()>)>;
 
@@ -61,7 +104,7 @@ pub(crate) fn learn(
     reading: &Reading,
     skipping: &Skipping,
     learning: &Learning,
-    worker: u64,
+    worker: Worker,
     common: &Common,
     fitting: Option<&Fitting>,
     refresh: Refresh<'_>,
@@ -98,7 +141,7 @@ pub(crate) fn learn(
         "block_rows": sketcher.block_rows(),
         "reservoir": learning.reservoir,
         "seed": learning.seed,
-        "worker": worker,
+        "worker": worker.setting(),
         "skip_bad": skipping.skip_bad,
         "dim": vectors.dim(),
         "dataset": reading.dataset,
@@ -199,14 +242,17 @@ fn config(
     vectors: &Vectors,
     learning: &Learning,
     fitting: Option<&Fitting>,
-    worker: u64,
+    worker: Worker,
 ) -> Config {
     let mut config = Config::new(vectors.dim())
         .method(learning.method)
         .metric(learning.metric)
         .reservoir_rows(learning.reservoir)
-        .seed(learning.seed)
-        .worker(worker);
+        .seed(learning.seed);
+    config = match worker {
+        Worker::Number(number) => config.worker(number),
+        Worker::Auto => config.worker_from_rows(),
+    };
     // The paper's l: twice the bits. A sketch that does not know its bits yet is made for 128.
     let default = fitting.map(Fitting::sketch_rows);
     if let Some(rows) = learning.sketch_rows.or(default) {

@@ -1,7 +1,7 @@
 //! `frosh sketch`: one worker's share of DFROSH.
 
 use crate::args::{Common, Learning, Reading};
-use crate::learn::learn;
+use crate::learn::{Worker, learn};
 use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
 use anyhow::Result;
@@ -16,6 +16,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   machine 1:  frosh sketch shard-1/ --worker 1 -o 1.sketch
   machine 2:  frosh sketch shard-2/ --worker 2 -o 2.sketch
+  or:         frosh sketch shard-3.parquet --worker auto -o 3.sketch, as the query engine numbers its tasks
   then:       frosh merge 1.sketch 2.sketch -o all.sketch
               frosh fit all.sketch -o model.frosh
 
@@ -28,9 +29,9 @@ pub(crate) struct Sketch {
     /// The sketch file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Number of this worker: different on every machine
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    worker: u64,
+    /// Number of this worker, different on every machine; auto takes it from the first row
+    #[arg(long, default_value_t = Worker::Number(0), value_name = "N|auto")]
+    worker: Worker,
     #[command(flatten)]
     learning: Learning,
     #[command(flatten)]
@@ -63,7 +64,7 @@ impl Sketch {
                 "metric": sketch.metric().as_str(),
                 "sketch_rows": sketch.sketch_rows(),
                 "block_rows": sketch.block_rows(),
-                "worker": self.worker,
+                "worker": sketch.workers()[0],
                 "resumed_at": learned.resumed_at,
                 "left_out": learned.left_out.count,
                 "interrupted": learned.interrupted,
@@ -77,7 +78,7 @@ impl Sketch {
                 count(rows),
                 seconds(total),
                 count(((rows - learned.resumed_at) as f64 / total) as u64),
-                self.worker,
+                sketch.workers()[0],
                 learned.left_out.line(", left out"),
                 self.output.display(),
                 self.output.display(),

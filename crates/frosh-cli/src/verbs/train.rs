@@ -3,7 +3,7 @@
 use crate::args::{Common, Fitting, Learning, Reading};
 use crate::choice;
 use crate::kinds;
-use crate::learn::{Learned, learn, threads};
+use crate::learn::{Learned, Worker, learn, threads};
 use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
 use anyhow::{Result, bail};
@@ -64,8 +64,17 @@ impl Train {
         let refresh = self.refresh_every.map(|every| (every, &write as _));
         let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
         let (fitting, data, output) = (Some(&self.fitting), &self.data, &self.output);
-        let learned =
-            learn(data, output, reading, skipping, learning, 0, common, fitting, refresh)?;
+        let learned = learn(
+            data,
+            output,
+            reading,
+            skipping,
+            learning,
+            Worker::Number(0),
+            common,
+            fitting,
+            refresh,
+        )?;
         let Learned { sketcher, checkpoint, .. } = &learned;
         let clock = Instant::now();
         let sketch = sketcher.sketch();

@@ -64,6 +64,8 @@ pub struct Config {
     pub(crate) most_block_rows: usize,
     pub(crate) seed: u64,
     pub(crate) worker: u64,
+    /// Whether the first row will determine `worker`.
+    pub(crate) worker_from_rows: bool,
     pub(crate) metric: Metric,
     pub(crate) reservoir_rows: usize,
     pub(crate) shrink_index: ShrinkIndex,
@@ -90,6 +92,7 @@ impl Config {
             most_block_rows: MAX_BLOCK_ROWS,
             seed: 0,
             worker: 0,
+            worker_from_rows: false,
             metric: Metric::default(),
             reservoir_rows: reservoir::DEFAULT_ROWS,
             shrink_index: ShrinkIndex::default(),
@@ -134,7 +137,29 @@ impl Config {
     /// Sets the worker number. It must be different on every machine whose sketches will be merged, because it
     /// selects the randomness.
     pub fn worker(mut self, worker: u64) -> Self {
-        self.worker = worker;
+        (self.worker, self.worker_from_rows) = (worker, false);
+        self
+    }
+
+    /// Takes the worker number from the rows: it will be a hash of the first row's values.
+    ///
+    /// For workers that have no numbers, such as the tasks of a query engine: which machine learns from a part of the
+    /// data, and when, then does not change the result. Parts that begin with the same row get the same number.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketcher};
+    /// let sketch = |rows: &[f32]| {
+    ///     let mut sketcher = Sketcher::new(Config::new(2).worker_from_rows())?;
+    ///     sketcher.push(Rows::new(rows, 2)?)?;
+    ///     Ok::<_, frosh::Error>(sketcher.finish())
+    /// };
+    /// let (a, b) = (sketch(&[1.0, 2.0, 3.0, 5.0])?, sketch(&[2.0, 1.0, 3.0, 5.0])?);
+    /// assert_ne!(a.workers(), b.workers());
+    /// assert_eq!(a.workers(), sketch(&[1.0, 2.0])?.workers());
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn worker_from_rows(mut self) -> Self {
+        (self.worker, self.worker_from_rows) = (0, true);
         self
     }
 

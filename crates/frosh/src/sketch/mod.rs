@@ -62,7 +62,7 @@
 //! - A shrink subtracts the (l/2 + 1)-th squared singular value; the paper prints the (l/2)-th, which leaves one
 //!   direction too few.
 //! - Workers flush rows that wait in an unfinished block. Sketches are merged in the order of their worker
-//!   numbers, so the order of arguments does not matter. Sketches of different l merge to the smallest l.
+//!   numbers, then of their content, so the order of arguments does not matter. Sketches of different l merge to the smallest l.
 //!
 //! `docs/algorithms.md` in the repository has the derivations (sections 2 to 7) and an errata list (section 14).
 //!
@@ -92,6 +92,7 @@ use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
 use crate::sketch::reservoir::Reservoir;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Largest row count of a sketch. Larger counts are rejected so that sums of row counts cannot overflow.
@@ -129,6 +130,8 @@ pub struct Sketch {
     pub(crate) workers: Vec<u64>,
     pub(crate) block_rows: usize,
     pub(crate) rows: u64,
+    /// Rows that the caller left out.
+    pub(crate) left_out: u64,
     /// Whether any rows went through the compression stage.
     pub(crate) compressed: bool,
     pub(crate) mean: Vec<f64>,
@@ -178,6 +181,17 @@ impl Sketch {
     /// Number of rows that were learned from.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Number of rows that the caller left out because they could not be used: see [`with_left_out`](Sketch::with_left_out).
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Notes the number of rows that were left out. It is saved with the sketch, and merging adds the numbers up.
+    pub fn with_left_out(mut self, rows: u64) -> Self {
+        self.left_out = rows;
+        self
     }
 
     /// Values per row.
@@ -354,7 +368,7 @@ impl Sketch {
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
         let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
-        parts.sort_by(|a, b| a.workers.cmp(&b.workers));
+        parts.sort_by(|a, b| a.merge_order(b));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
         for other in others {
             first.check_mergeable(other)?;
@@ -381,12 +395,27 @@ impl Sketch {
                 *phi += share * (mu - *phi);
             }
             merged.rows += other.rows;
+            merged.left_out = merged.left_out.saturating_add(other.left_out);
             merged.compressed |= other.compressed;
             merged.workers.extend(&other.workers);
             merged.workers.sort_unstable();
             merged.reservoir.merge(&other.reservoir);
         }
         Ok(merged)
+    }
+
+    /// The order of merging: by worker numbers. Sketches of the same workers are ordered by their content, so that the order
+    /// of arguments does not matter for them either.
+    fn merge_order(&self, other: &Sketch) -> Ordering {
+        let means = || {
+            let pairs = self.mean.iter().zip(&other.mean);
+            pairs
+                .map(|(a, b)| a.total_cmp(b))
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
+        };
+        let by_number = self.workers.cmp(&other.workers).then(self.rows.cmp(&other.rows));
+        by_number.then_with(means).then_with(|| self.to_bytes().cmp(&other.to_bytes()))
     }
 
     /// Inserts the sketched rows of another sketch, and adds its certificate.
@@ -536,6 +565,57 @@ mod tests {
             let error = Sketch::merge(vec![&sketch; many]).unwrap_err().to_string();
             assert!(error.contains(&MAX_ROWS.to_string()), "{error}");
         }
+    }
+
+    fn data(seed: usize, n: usize, dim: usize) -> Vec<f32> {
+        (0..n * dim).map(|e| (((e + seed) * (e + 31 * seed)) % 1009) as f32 / 64.0).collect()
+    }
+
+    #[test]
+    fn worker_numbers_from_rows_do_not_depend_on_batches_types_or_saving() {
+        let (n, dim) = (700, 12);
+        let rows = data(1, n, dim);
+        let config = Config::new(dim).sketch_rows(8).worker_from_rows();
+        let mut whole = Sketcher::new(config.clone()).unwrap();
+        whole.push(Rows::new(&rows, dim).unwrap()).unwrap();
+        let whole = whole.finish();
+        assert_ne!(whole.workers(), [0]);
+        // Saved before the first row, in small batches, as doubles, after a first row that was refused.
+        let empty = Sketcher::new(config.clone()).unwrap().to_bytes();
+        let mut parts = Sketcher::from_bytes(&empty).unwrap();
+        assert!(parts.push(Rows::new(&vec![f32::NAN; dim], dim).unwrap()).is_err());
+        for batch in rows.chunks(5 * dim) {
+            let batch: Vec<f64> = batch.iter().map(|x| f64::from(*x)).collect();
+            parts.push(Rows::new(&batch, dim).unwrap()).unwrap();
+            parts = Sketcher::from_bytes(&parts.to_bytes()).unwrap();
+        }
+        assert_eq!(parts.finish().to_bytes(), whole.to_bytes());
+        // The number is the only thing that is taken from the rows.
+        let mut given = Sketcher::new(config.worker(whole.workers()[0])).unwrap();
+        given.push(Rows::new(&rows, dim).unwrap()).unwrap();
+        assert_eq!(given.finish().to_bytes(), whole.to_bytes());
+    }
+
+    #[test]
+    fn the_order_of_arguments_does_not_matter_for_sketches_of_the_same_worker() {
+        let dim = 10;
+        let part = |seed: usize| {
+            // The first rows are equal, and so are the row counts.
+            let mut rows = vec![1.0; dim];
+            rows.extend(data(seed, 300, dim));
+            let mut sketcher =
+                Sketcher::new(Config::new(dim).sketch_rows(6).worker_from_rows()).unwrap();
+            sketcher.push(Rows::new(&rows, dim).unwrap()).unwrap();
+            sketcher.finish().with_left_out(seed as u64)
+        };
+        let (a, b, c) = (part(1), part(2), part(3));
+        assert_eq!(a.workers(), b.workers());
+        let merged = Sketch::merge([&a, &b, &c]).unwrap();
+        assert_eq!((merged.rows(), merged.left_out()), (903, 6));
+        for order in [[&b, &a, &c], [&c, &b, &a], [&b, &c, &a]] {
+            assert_eq!(Sketch::merge(order).unwrap().to_bytes(), merged.to_bytes());
+        }
+        assert_eq!(Sketch::from_bytes(&merged.to_bytes()).unwrap().left_out(), 6);
     }
 
     #[test]

@@ -77,6 +77,9 @@ impl Saved for Sketch {
         file.fact("seed", self.seed);
         file.fact("block_rows", self.block_rows);
         file.fact("rows", self.rows);
+        if self.left_out > 0 {
+            file.fact("left_out", self.left_out);
+        }
         if self.compressed != compresses(self.method) {
             file.fact("compressed", self.compressed);
         }
@@ -96,6 +99,7 @@ impl Saved for Sketch {
             seed: file.fact("seed")?,
             block_rows: file.fact("block_rows")?,
             rows: read_rows(file)?,
+            left_out: file.optional("left_out").map_or(Ok(0), |_| file.fact("left_out"))?,
             compressed: match file.optional("compressed") {
                 Some(_) => file.fact("compressed")?,
                 None => compresses(method),
@@ -118,6 +122,9 @@ impl Saved for Sketcher {
         file.fact("metric", config.metric);
         file.fact("seed", config.seed);
         file.fact("worker", config.worker);
+        if config.worker_from_rows {
+            file.fact("worker_from_rows", true);
+        }
         file.fact("config_sketch_rows", config.sketch_rows);
         file.fact("config_reservoir_rows", config.reservoir_rows);
         file.fact("block_rows", config.block_rows.unwrap_or(0));
@@ -155,6 +162,9 @@ impl Saved for Sketcher {
             .sketch_rows(file.fact("config_sketch_rows")?)
             .reservoir_rows(file.fact("config_reservoir_rows")?)
             .saved_block_rows(file.fact("block_rows")?);
+        if file.optional("worker_from_rows").is_some() {
+            config = config.worker_from_rows();
+        }
         let directions = read_directions(file, dim)?;
         config = config.shrink_index(directions.index());
         let mut sketcher = Sketcher::new(config)?;

@@ -25,6 +25,7 @@ use crate::sketch::compression::{Block, Kind};
 use crate::sketch::config::{Config, Method};
 use crate::sketch::frequent_directions::FrequentDirections;
 use crate::sketch::reservoir::{self, Reservoir};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Limits of an LSH block, in rows and in values. Rows are read twice, the second time from cache.
 const LSH_BLOCK_ROWS: usize = 64;
@@ -248,6 +249,7 @@ impl Sketcher {
             workers: vec![self.config.worker],
             block_rows: self.config.block_rows.unwrap_or(0),
             rows: self.rows,
+            left_out: 0,
             compressed: self.block.is_some_and(|block| block.trial > 0),
             mean: self.centering.mean,
             directions: self.directions,
@@ -255,13 +257,20 @@ impl Sketcher {
         }
     }
 
-    /// Makes the first row of the stream the reference of the centring and the origin of the reservoir.
+    /// Makes the first row of the stream the reference of the centring and the origin of the reservoir, and takes the worker
+    /// number from it if that was asked for.
     fn start<T: Element>(&mut self, row: &[T]) -> Result<()> {
         let zero = vec![0.0; self.config.dim];
         let mut first = zero.clone();
         rows::load(row, 0, self.config.metric, &zero, &mut first)?;
         self.reservoir.origin.copy_from_slice(&first);
         self.centering.reference = first;
+        if std::mem::take(&mut self.config.worker_from_rows) {
+            self.config.worker = worker_of(row);
+            if let Some(block) = &mut self.block {
+                block.worker = self.config.worker;
+            }
+        }
         Ok(())
     }
 
@@ -507,6 +516,14 @@ impl Sketcher {
         });
         self.reservoir.origin = origin;
     }
+}
+
+/// The worker number of a stream that begins with this row: a hash of its values in double precision, so that the element
+/// type does not matter.
+fn worker_of<T: Element>(row: &[T]) -> u64 {
+    let mut hash = Xxh3::new();
+    row.iter().for_each(|x| hash.update(&x.to_f64().to_le_bytes()));
+    hash.digest()
 }
 
 /// Converts rows to `out`, on all threads if there are enough values. Fails for the first bad row.

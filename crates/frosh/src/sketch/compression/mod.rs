@@ -47,7 +47,7 @@ pub(crate) struct Block {
     /// Whether this block is too short to compress: its rows are appended to the sketch unchanged, q at a time.
     pub(crate) uncompressed: bool,
     seed: u64,
-    worker: u64,
+    pub(crate) worker: u64,
     /// Number of this block in the stream: the trial t of the paper.
     pub(crate) trial: u64,
     /// Number of absorbed sub-blocks.
