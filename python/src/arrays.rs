@@ -82,7 +82,8 @@ fn place(array: &Bound<'_, PyUntypedArray>) -> PyResult<Place> {
         (b'u', 2) => Kind::Bf16,
         _ => return Err(PyTypeError::new_err(format!("cannot read arrays of type {dtype}"))),
     };
-    let native = dtype.is_native_byteorder().unwrap_or(false);
+    // None for single bytes, which have no order.
+    let native = dtype.is_native_byteorder().unwrap_or(true);
     if !native || !array.is_c_contiguous() || !array.is_aligned() {
         let why = "expected a C-contiguous, aligned array in native byte order";
         return Err(PyValueError::new_err(why));

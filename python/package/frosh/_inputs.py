@@ -202,9 +202,13 @@ def _dlpack(X: Any) -> tuple[np.ndarray, bool]:
         torch = sys.modules["torch"]
         return _matrix(np.from_dlpack(X.view(torch.uint16)))[0], True
     try:
-        return _matrix(np.from_dlpack(X))
-    except (BufferError, RuntimeError) as error:
-        raise TypeError(f"cannot read the tensor: {error}") from error
+        array = np.from_dlpack(X)
+    except (BufferError, RuntimeError, TypeError) as error:
+        # Types that NumPy does not take by DLPack, such as bfloat16 of JAX.
+        if not hasattr(X, "__array__"):
+            raise TypeError(f"cannot read the tensor: {error}") from error
+        array = np.asarray(X)
+    return _matrix(array)
 
 
 def _arrow(X: Any, column: str | None) -> Iterator[tuple[np.ndarray, bool]]:
