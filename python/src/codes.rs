@@ -39,7 +39,7 @@ pub(crate) struct Asked {
     k: Option<usize>,
     radius: Option<u32>,
     ranking: Option<Ranking>,
-    filter: Option<IdSet>,
+    pub(crate) filter: Option<IdSet>,
     rerank: Option<usize>,
 }
 

@@ -6,7 +6,7 @@ use crate::errors::of_library;
 use crate::model::Model;
 use crate::pools::pool;
 use crate::run::{compute, wait};
-use frosh::{Element, Hit, IndexWriter, NewRows, Pool, Rows, Search, StoredVectors};
+use frosh::{Element, Hit, IndexWriter, NewRows, Rows, StoredVectors};
 use frosh_io::RowConsumer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -71,10 +71,17 @@ impl Index {
     }
 }
 
+/// Ids of rows: whole numbers or names.
+#[derive(FromPyObject)]
+enum Ids {
+    Numbers(Vec<u64>),
+    Names(Vec<String>),
+}
+
 /// Adds rows, with their ids if they have some.
 struct Add<'a, 'w> {
     new: &'a mut NewRows<'w>,
-    ids: Option<&'a [u64]>,
+    ids: Option<&'a Ids>,
 }
 
 impl RowConsumer for Add<'_, '_> {
@@ -82,30 +89,46 @@ impl RowConsumer for Add<'_, '_> {
 
     fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<()> {
         match self.ids {
-            Some(ids) => self.new.push_with_ids(rows, ids),
+            Some(Ids::Numbers(ids)) => self.new.push_with_ids(rows, ids),
+            Some(Ids::Names(names)) => self.new.push_with_names(rows, names),
             None => self.new.push(rows),
         }
     }
 }
 
+/// Hits of an index, and the names of all hits if the rows have names.
+type NamedHits = (Vec<Vec<Hit>>, Option<Vec<String>>);
+
 /// Searches with an array of queries.
 struct Ask<'a> {
     index: &'a Index,
-    search: Search<'a>,
+    asked: &'a mut Asked,
+    /// Names that the search is limited to.
+    among: Option<&'a [String]>,
 }
 
 impl RowConsumer for Ask<'_> {
-    type Output = PyResult<Vec<Vec<Hit>>>;
+    type Output = PyResult<NamedHits>;
 
     fn consume<T: Element>(self, rows: Rows<'_, T>) -> frosh::Result<Self::Output> {
         let open = match self.index.read() {
             Ok(open) => open,
             Err(error) => return Ok(Err(error)),
         };
-        match open.index() {
-            Ok(index) => index.search(rows, &self.search).map(Ok),
-            Err(error) => Ok(Err(error)),
+        let index = match open.index() {
+            Ok(index) => index,
+            Err(error) => return Ok(Err(error)),
+        };
+        if let Some(names) = self.among {
+            self.asked.filter = Some(index.find_all(names)?);
         }
+        let hits = index.search(rows, &self.asked.search())?;
+        if !index.has_names() {
+            return Ok(Ok((hits, None)));
+        }
+        let name = |hit: &Hit| Ok(index.name(hit.id)?.unwrap_or_default().to_owned());
+        let names = hits.iter().flatten().map(name).collect::<frosh::Result<_>>()?;
+        Ok(Ok((hits, Some(names))))
     }
 }
 
@@ -179,7 +202,7 @@ impl Index {
             let piece = piece?;
             let (first, array, ids): (usize, Bound<'_, PyAny>, Option<Vec<u64>>) =
                 piece.extract()?;
-            let consumer = Add { new: &mut new, ids: ids.as_deref() };
+            let consumer = Add { new: &mut new, ids: ids.as_ref() };
             arrays::feed(&array, first, &pool, consumer)?;
             py.check_signals()?;
         }
@@ -187,8 +210,15 @@ impl Index {
     }
 
     /// Removes rows by their ids; ids that do not exist are ignored. Returns the number of rows that were removed.
-    fn remove(&self, py: Python<'_>, ids: Vec<u64>) -> PyResult<u64> {
-        compute(py, || self.write()?.writer()?.remove(&ids).map_err(of_library))
+    fn remove(&self, py: Python<'_>, ids: Ids) -> PyResult<u64> {
+        compute(py, || {
+            let mut open = self.write()?;
+            let writer = open.writer()?;
+            match &ids {
+                Ids::Numbers(ids) => writer.remove(ids).map_err(of_library),
+                Ids::Names(names) => writer.remove_names(names).map_err(of_library),
+            }
+        })
     }
 
     /// Rewrites all rows into one segment, without removed ones.
@@ -205,19 +235,31 @@ impl Index {
         k: Option<usize>,
         radius: Option<u32>,
         ranking: Option<&str>,
-        filter: Option<Vec<u64>>,
+        filter: Option<Ids>,
         rerank: Option<usize>,
         n_jobs: Option<i64>,
-    ) -> PyResult<Found<'py>> {
-        let asked = Asked::new(k, radius, ranking, filter, rerank)?;
-        let pool: Pool = pool(n_jobs)?;
-        let search = asked.search();
-        let hits = arrays::feed(queries, 0, &pool, Ask { index: self, search })??;
-        Ok(found(py, hits))
+    ) -> PyResult<(Found<'py>, Option<Vec<String>>)> {
+        let (numbers, names) = match filter {
+            Some(Ids::Numbers(numbers)) => (Some(numbers), None),
+            Some(Ids::Names(names)) => (None, Some(names)),
+            None => (None, None),
+        };
+        let mut asked = Asked::new(k, radius, ranking, numbers, rerank)?;
+        let ask = Ask { index: self, asked: &mut asked, among: names.as_deref() };
+        let (hits, names) = arrays::feed(queries, 0, &pool(n_jobs)?, ask)??;
+        Ok((found(py, hits), names))
     }
 
     fn contains(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
         self.ask(py, |index| index.contains(id).map_err(of_library))
+    }
+
+    fn contains_name(&self, py: Python<'_>, name: String) -> PyResult<bool> {
+        self.ask(py, |index| Ok(index.find(&name).map_err(of_library)?.is_some()))
+    }
+
+    fn has_names(&self, py: Python<'_>) -> PyResult<bool> {
+        self.ask(py, |index| Ok(index.has_names()))
     }
 
     /// Verifies all checksums.

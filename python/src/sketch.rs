@@ -114,6 +114,12 @@ fn broken() -> PyErr {
     PyRuntimeError::new_err("an earlier error left this sketch without a valid state")
 }
 
+/// What is copied out of a state.
+enum Copied {
+    Sketcher(Box<Sketcher>),
+    Sketch(Arc<frosh::Sketch>),
+}
+
 /// Gives rows to a learner, which is created for the first ones.
 struct Learn<'a>(&'a mut State);
 
@@ -151,22 +157,25 @@ impl Sketch {
         }
     }
 
-    /// The sketch of all rows so far.
-    fn finished(&self) -> PyResult<Arc<frosh::Sketch>> {
-        match &mut *self.lock() {
-            State::New(_) => Err(of_library(frosh::Error::Empty)),
-            State::Learning(learning) => {
-                Ok(Arc::new(learning.here().map_err(of_library)?.sketch()))
-            }
-            State::Finished(sketch) => Ok(Arc::clone(sketch)),
-            State::Broken => Err(broken()),
-        }
-    }
-
-    /// The finished sketch, computed without the interpreter's lock.
+    /// The sketch of all rows so far. The state is copied under the lock; what takes long is done after that, on a thread
+    /// that Ctrl-C does not wait for.
     pub(crate) fn sketch(&self, py: Python<'_>) -> PyResult<Arc<frosh::Sketch>> {
         let pool = pool(self.n_jobs)?;
-        compute(py, || pool.install(|| self.finished()))
+        let copied = compute(py, || match &mut *self.lock() {
+            State::New(_) => Err(of_library(frosh::Error::Empty)),
+            State::Learning(learning) => {
+                let sketcher = pool
+                    .install(|| learning.here().map(|sketcher| sketcher.clone()))
+                    .map_err(of_library)?;
+                Ok(Copied::Sketcher(Box::new(sketcher)))
+            }
+            State::Finished(sketch) => Ok(Copied::Sketch(Arc::clone(sketch))),
+            State::Broken => Err(broken()),
+        })?;
+        match copied {
+            Copied::Sketch(sketch) => Ok(sketch),
+            Copied::Sketcher(sketcher) => wait(py, move || Ok(Arc::new(sketcher.finish()))),
+        }
     }
 
     /// Reads the bytes of a finished sketch, or of the state of a learner.

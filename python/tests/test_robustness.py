@@ -109,14 +109,15 @@ def test_random_shapes_types_and_strides(hasher):
         shape = tuple(rng.integers(0, 6, size=rng.integers(0, 4)))
         if rng.random() < 0.7:
             shape = (int(rng.integers(0, 40)), 48)
-        X = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3)).astype("f8")
+        X = np.asarray(rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3), dtype="f8")
         if X.ndim and rng.random() < 0.2 and X.size:
             X.flat[rng.integers(X.size)] = rng.choice([np.nan, np.inf, -np.inf, 1e40])
         with np.errstate(all="ignore"):
-            X = X.astype(types[rng.integers(len(types))])
+            X = np.asarray(X.astype(types[rng.integers(len(types))]))
         if X.ndim == 2 and rng.random() < 0.5:
             X = [X[::2], X[::-1], np.asfortranarray(X), np.repeat(X, 2, 1)[:, ::2], X[1:, :]][rng.integers(5)]
-        X.flags.writeable = bool(rng.random() < 0.5)
+        if rng.random() < 0.5:
+            X.flags.writeable = False
         good = X.ndim == 2 and X.shape[1] == 48 and X.shape[0] > 0 and X.dtype.kind != "c"
         if good:
             with np.errstate(all="ignore"):

@@ -193,3 +193,31 @@ def test_the_program_searches_the_index(rows, hasher, tmp_path, run):
     said = run("index", "search", tmp_path / "i", "--queries", tmp_path / "q.npy", "-k", 3, "--rank", "hamming", "--json")
     lines = [json.loads(line) for line in said.splitlines()]
     assert [line["ids"] for line in lines] == want.tolist()
+
+
+def test_ids_may_be_strings(rows, hasher, tmp_path):
+    names = [f"row {i} größe" for i in range(200)]
+    with frosh.Index(hasher, tmp_path / "named", vectors="f32") as index:
+        index.add(rows[:100], ids=names[:100])
+        index.add(rows[100:200], ids=np.array(names[100:]))
+        ids, distances = index.search(rows[:200], k=1)
+        assert ids[:, 0].tolist() == names and (distances == 0).all()
+        assert names[7] in index and "none" not in index
+        assert index.remove([names[7], "none"]) == 1 and names[7] not in index
+        some, _ = index.search(rows[:2], k=5, filter=[names[50], names[60], "none"])
+        assert sorted(some[0]) == [names[50], names[60]]
+        assert index.search(rows[:2], k=5, filter=[])[0].shape == (2, 0)
+        near = index.within(rows[20:22], 0)
+        assert names[20] in near[0][0] and names[21] in near[1][0]
+        with pytest.raises(ValueError, match="there already"):
+            index.add(rows[:1], ids=[names[3]])
+        assert index.add(rows[:1], ids=[names[3]], replace=True) == 1
+        for wrong in [["a", 3], "abc"]:
+            with pytest.raises(TypeError):
+                index.add(rows[:2], ids=wrong)
+        with pytest.raises(ValueError):
+            index.add(rows[:2], ids=[1, 2])
+        with pytest.raises(ValueError):
+            index.add(rows[:1], ids=[""])
+        assert len(index) == 199
+    assert frosh.Index.open(tmp_path / "named").search(rows[:1], k=1)[0].tolist() == [[names[0]]]

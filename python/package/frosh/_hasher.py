@@ -216,7 +216,7 @@ class Hasher:
         self._check_names(None if column is not None else feature_names(X))
         width = -(-model.bits // 8)
         total = row_count(X)
-        out = np.empty((total if total is not None else 0, width), np.uint8)
+        out = np.empty((0, width), np.uint8)
         done, parts = 0, []
         with reporting(progress, total, "encoding") as report:
             for first, piece in pieces(X, column):
@@ -225,13 +225,14 @@ class Hasher:
                 if total is None or done + len(packed) > total:
                     parts.append(packed)
                 else:
+                    if done == 0:
+                        out = np.empty((total, width), np.uint8)
                     out[done : done + len(packed)] = packed
                     done += len(packed)
                 report(len(packed))
-        if done == 0 and not parts and total != 0:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        if total == 0:
-            raise ValueError(f"Found array with 0 sample(s) (shape={getattr(X, 'shape', (0,))}) while a minimum of 1 is required.")
+        if done == 0 and not any(map(len, parts)):
+            shape = getattr(X, "shape", (0,))
+            raise ValueError(f"Found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
         return np.concatenate([out[:done], *parts]) if parts else out[:done]
 
     def fit_transform(self, X: Any, y: Any = None, *, column: str | None = None, progress: Progress = None) -> np.ndarray:

@@ -55,6 +55,15 @@ class Index:
     >>> sorted(ids[0].tolist())
     [10, 20, 30]
     >>> index.close()
+
+    Ids may be strings.
+
+    >>> pictures = frosh.Index(frosh.Hasher(n_bits=16).fit(X), vectors="f32")
+    >>> _ = pictures.add(X[:3], ids=["cat.jpg", "dog.jpg", "cow.jpg"])
+    >>> pictures.search(X[1:2], k=1)[0]
+    array([['dog.jpg']], dtype=object)
+    >>> pictures.remove(["dog.jpg", "none.jpg"])
+    1
     """
 
     def __init__(
@@ -105,12 +114,13 @@ class Index:
     ) -> int:
         """Adds rows, all or none. Returns the number of rows that were replaced.
 
-        Rows without `ids` are numbered on from the largest id. An id that exists is an error, unless `replace` is set.
+        `ids` are whole numbers, or strings; an index has ids of one kind. Rows without `ids` are numbered on from the
+        largest id. An id that exists is an error, unless `replace` is set.
         """
-        given = None if ids is None else row_numbers(ids)
+        given = None if ids is None else _given(ids)
         with reporting(progress, row_count(X), "adding") as report:
 
-            def parts() -> Iterator[tuple[int, np.ndarray, list[int] | None]]:
+            def parts() -> Iterator[tuple[int, np.ndarray, list[int] | list[str] | None]]:
                 done = 0
                 for first, piece in pieces(X, column, _PIECE):
                     done = first + len(piece)
@@ -125,7 +135,7 @@ class Index:
 
     def remove(self, ids: ArrayLike | Sequence[str]) -> int:
         """Removes rows. Returns their number; ids that do not exist are ignored."""
-        return self._native.remove(row_numbers(ids) or [])
+        return self._native.remove(_given(ids))
 
     def compact(self) -> None:
         """Rewrites all rows into one segment, without the removed ones. Ids and hits stay the same."""
@@ -145,11 +155,12 @@ class Index:
 
         An index with vectors puts the best `rerank * k` candidates in exact order; by default as many as the model
         predicts for a recall of about 0.9, and none for `rerank=0`. `filter` limits the search to these ids. There are
-        fewer than `k` columns if fewer rows match.
+        fewer than `k` columns if fewer rows match. Ids that are strings come as an array of objects.
         """
         factor = None if rerank is None or rerank is True else int(rerank)
-        found = self._search(queries, column, k=_count(k), ranking=ranking, filter=filter, rerank=factor)
-        return _matrices(found)
+        found, names = self._search(queries, column, k=_count(k), ranking=ranking, filter=filter, rerank=factor)
+        ids, distances = _matrices(found)
+        return (ids if names is None else names.reshape(ids.shape)), distances
 
     def within(
         self,
@@ -160,12 +171,26 @@ class Index:
         column: str | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """All rows whose code differs from the query's in at most `radius` bits: ids and distances for each query."""
-        return _lists(self._search(queries, column, radius=_count(radius), filter=filter))
+        found, names = self._search(queries, column, radius=_count(radius), filter=filter)
+        lists = _lists(found)
+        if names is None:
+            return lists
+        ends = np.cumsum([len(ids) for ids, _ in lists])[:-1]
+        return [(part, distances) for part, (_, distances) in zip(np.split(names, ends), lists)]
 
-    def _search(self, queries: Any, column: str | None, filter: Any, **options: Any) -> Any:
-        return self._native.search(
-            whole(queries, column), filter=row_numbers(filter), n_jobs=self._n_jobs, **options
-        )
+    def _search(
+        self, queries: Any, column: str | None, filter: Any, **options: Any
+    ) -> tuple[Any, np.ndarray | None]:
+        """Hits, and the names of all hits if the ids are strings."""
+        among = None if filter is None else _given(filter)
+        if among == [] and self._native.has_names():
+            among = [""]  # no row has an empty name
+        found, names = self._native.search(whole(queries, column), filter=among, n_jobs=self._n_jobs, **options)
+        if names is None:
+            return found, None
+        array = np.empty(len(names), dtype=object)
+        array[:] = names
+        return found, array
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Copies the index to a new folder, which appears when it is complete."""
@@ -237,6 +262,8 @@ class Index:
         return self._native.facts()[0]
 
     def __contains__(self, id: object) -> bool:
+        if isinstance(id, str):
+            return self._native.contains_name(id)
         if isinstance(id, (bool, np.bool_)) or not isinstance(id, (int, np.integer)):
             return False
         return 0 <= id < 2**64 and self._native.contains(int(id))
@@ -252,3 +279,16 @@ class Index:
             return f"<frosh.Index: {len(self)} rows, {self._path}>"
         except ValueError:
             return "<frosh.Index: closed>"
+
+
+def _given(ids: Any) -> list[int] | list[str]:
+    """Ids of the caller: all whole numbers, or all strings."""
+    if isinstance(ids, (str, bytes)):
+        raise TypeError("expected a list of ids, got one string")
+    known = ids if hasattr(ids, "__len__") else list(ids)
+    if len(known) and any(isinstance(id, str) for id in known):
+        for id in known:
+            if not isinstance(id, str):
+                raise TypeError(f"ids are all strings or all whole numbers, got {type(id).__name__} beside strings")
+        return [str(id) for id in known]
+    return row_numbers(known) or []
