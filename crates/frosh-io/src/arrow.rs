@@ -20,7 +20,10 @@
 //! of about 4 MiB.
 
 mod column_reader;
+mod ids;
 mod index;
+
+pub(crate) use ids::open_ids;
 
 use crate::batch::Kind;
 use crate::chosen::Columns;

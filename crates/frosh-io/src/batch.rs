@@ -4,6 +4,7 @@
 //! parameter. [`Batch::feed`] goes from one to the other.
 
 use crate::error::{Error, Fault, Hint, Result};
+use crate::ids::Ids;
 use frosh::{Element, ExactSearch, NewRows, Rows, Sketcher};
 use half::f16;
 use std::ops::Range;
@@ -263,6 +264,8 @@ pub struct Batch {
     pub(crate) file_start: u64,
     /// Numbers in the file, ascending, of rows at or after `first` that were read with these and left out.
     pub(crate) left_out: Vec<Range<u64>>,
+    /// The ids of the rows, if an id column was chosen.
+    pub(crate) ids: Option<Ids>,
     /// The file, for error messages.
     pub(crate) path: Arc<Path>,
 }
@@ -271,7 +274,7 @@ impl Batch {
     /// An empty batch.
     pub(crate) fn new(kind: Kind, dim: usize, path: Arc<Path>) -> Self {
         let values = Values::empty(kind);
-        Self { values, dim, first: 0, file_start: 0, left_out: Vec::new(), path }
+        Self { values, dim, first: 0, file_start: 0, left_out: Vec::new(), ids: None, path }
     }
 
     /// Number of rows.
@@ -292,6 +295,16 @@ impl Batch {
     /// The values, row after row.
     pub fn values(&self) -> &Values {
         &self.values
+    }
+
+    /// The ids of the rows, one for each, if [`Options::id_column`](crate::Options::id_column) is set.
+    pub fn ids(&self) -> Option<&Ids> {
+        self.ids.as_ref()
+    }
+
+    /// Where a row of this batch is: its file and its number in that file.
+    pub fn place(&self, row: usize) -> (&Path, u64) {
+        (&self.path, self.row_in_file(row))
     }
 
     /// Its rows in runs of consecutive numbers: the rows of each run, counted in this batch, and the number of the
@@ -368,6 +381,9 @@ impl Batch {
         all.sort_unstable_by_key(|rows| rows.start);
         batch.left_out.clear();
         all.into_iter().for_each(|rows| add_range(&mut batch.left_out, rows));
+        if let Some(ids) = &mut batch.ids {
+            ids.remove_rows(&rows);
+        }
         batch.values.remove_rows(self.dim, rows);
         batch
     }
@@ -407,7 +423,7 @@ mod tests {
 
     fn batch(values: Values, dim: usize) -> Batch {
         let path = Arc::from(Path::new("f"));
-        Batch { values, dim, first: 100, file_start: 1000, left_out: Vec::new(), path }
+        Batch { values, dim, first: 100, file_start: 1000, left_out: Vec::new(), ids: None, path }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::batch::{Batch, Values, add_range, for_values};
 use crate::error::{Error, Fault, Result};
+use crate::ids::IdSink;
 use crate::open::{self, Options};
 use crate::source::Source;
 use crate::vectors::FileFacts;
@@ -50,6 +51,8 @@ struct ReadingThread {
     full: SyncSender<Message>,
     /// Number in the stream of the first row of the current file.
     file_start: u64,
+    /// Takes the ids of all files, if an id column was chosen.
+    ids: IdSink,
 }
 
 impl ReadingThread {
@@ -123,6 +126,17 @@ impl ReadingThread {
                 self.reader.skip -= batch.len() as u64;
                 batch.values.clear(shape.kind);
             }
+            batch.ids = None;
+            if let Some(ids) = source.ids().filter(|_| !batch.is_empty()) {
+                // Only now, so that ids of rows that are left out are not looked at.
+                for (rows, number) in batch.runs() {
+                    let row = number - batch.file_start;
+                    if ids.read(row, rows.len(), &mut self.ids).map_err(fault)? != rows.len() {
+                        return Err(fault("the column of ids ends before the vectors".into()));
+                    }
+                }
+                batch.ids = Some(self.ids.take());
+            }
             let message =
                 if batch.is_empty() { Message::Unused(batch) } else { Message::Batch(batch) };
             if self.full.send(message).is_err() {
@@ -174,7 +188,8 @@ impl Batches {
             // Cannot fail: the receiver is in this function.
             let _ = return_batch.send(Batch::new(kind, dim, Arc::from(Path::new(""))));
         }
-        let thread = ReadingThread { reader, empty, full: send, file_start: 0 };
+        let ids = IdSink::new(reader.options.id_rule, reader.options.id_column.as_deref());
+        let thread = ReadingThread { reader, empty, full: send, file_start: 0, ids };
         // The thread is not joined: it ends when its channels are closed, and until then it may be waiting
         // for standard input. If no thread can be started, the first call of `next` says so.
         let _ = std::thread::Builder::new().name("frosh-read".into()).spawn(move || thread.run());

@@ -118,6 +118,40 @@ impl Column {
     }
 }
 
+/// The column of ids of this name, or the only one of a type that `fits`: the number of its outermost column, and the names
+/// on the path to it.
+pub(crate) fn choose_ids(
+    schema: &Schema,
+    wanted: Option<&str>,
+    fits: impl Fn(&DataType) -> bool,
+) -> Result<(usize, Vec<String>), Fault> {
+    let fields = schema.fields();
+    let Some(name) = wanted else {
+        let mut found = fields.iter().enumerate().filter(|(_, field)| fits(field.data_type()));
+        return match (found.next(), found.count()) {
+            (Some((index, field)), 0) => Ok((index, vec![field.name().clone()])),
+            (first, more) => {
+                let count = usize::from(first.is_some()) + more;
+                Err(crate::ids::choose_one(count, &list(fields)))
+            }
+        };
+    };
+    let Some((path, names, field)) = find(fields, name) else {
+        let why = format!("has no column {name:?}; {}", list(fields));
+        return Err(Fault::file(why).hint(Hint::ChooseIdColumn));
+    };
+    if !fits(field.data_type()) {
+        let kind = match field.data_type() {
+            DataType::Dictionary(..) => "categories (text by dictionary)".into(),
+            other => type_name(other),
+        };
+        let why =
+            format!("column {name:?} is {kind}, expected whole numbers or text; {}", list(fields));
+        return Err(Fault::file(why).hint(Hint::ChooseIdColumn));
+    }
+    Ok((path[0], names))
+}
+
 /// The column of this name, or at the end of this path of names with dots between. A name may have dots in it,
 /// so that at each level the whole rest is tried before the part up to the first dot.
 fn find<'a>(fields: &'a Fields, name: &str) -> Option<(Vec<usize>, Vec<String>, &'a FieldRef)> {

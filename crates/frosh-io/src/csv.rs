@@ -19,14 +19,18 @@
 //!   vectors may have line ends in it.
 //! - If columns are chosen by name, the first line holds names. If they are chosen by position, only their fields
 //!   are considered for that.
+//! - If a column of ids is chosen, the dimensions are the chosen columns, or all other columns.
 //!
 //! Cost: the text is read once; nearly all of the time is spent on parsing numbers. Memory is the longest
 //! line and the batch.
 
 use crate::chosen::Columns;
 use crate::error::{Fault, Hint, Reason};
+use crate::ids::IdSource;
 use crate::source::{MAX_DIM, Sink, Source};
-use crate::text::{LineFormat, Lines, Print, Printer, TextSink, TextSource, number, quoted};
+use crate::text::{
+    LineFormat, Lines, OwnedId, Print, Printer, TextIds, TextSink, TextSource, number, quoted,
+};
 use memchr::{memchr, memchr2};
 use std::io::{Read, Write};
 
@@ -39,10 +43,100 @@ pub(crate) fn open(
     reader: Box<dyn Read + Send>,
     delimiter: Option<u8>,
     columns: Option<&Columns>,
+    id: Option<&str>,
 ) -> Result<impl Source + use<>, Fault> {
-    match columns {
-        None => open_all(Lines::new(reader), delimiter),
-        Some(columns) => open_chosen(Lines::new(reader).with_quotes(), delimiter, columns),
+    match (columns, id) {
+        (None, None) => open_all(Lines::new(reader), delimiter),
+        _ => open_chosen(Lines::new(reader).with_quotes(), delimiter, columns, id),
+    }
+}
+
+/// Reads the ids in a column, without vectors. A column that is chosen by its name has a name in the first line. A table of
+/// one column has no names.
+pub(crate) fn open_ids(
+    reader: Box<dyn Read + Send>,
+    delimiter: Option<u8>,
+    column: Option<&str>,
+) -> Result<impl IdSource + use<>, Fault> {
+    let mut lines = Lines::new(reader).with_quotes();
+    if !lines.next()? {
+        return Err("is empty, expected a table".into());
+    }
+    let delimiter = delimiter.unwrap_or_else(|| find_delimiter(lines.line()));
+    let names = names(lines.line(), delimiter);
+    let id = match column {
+        Some(column) => find_id(&names, column)?,
+        // The line as a whole, where blanks do not separate columns.
+        None if names.len() == 1 || delimiter == BLANK => 0,
+        None => return Err(crate::ids::choose_one(names.len(), &list(&names))),
+    };
+    if column.is_some_and(|column| position(column).is_none()) && !lines.next()? {
+        return Err("holds names of columns, but no rows".into());
+    }
+    let whole = column.is_none();
+    let id = move |line: &[u8]| match whole {
+        true => OwnedId::Untyped(field_text(line)),
+        false => id_of(line, delimiter, id),
+    };
+    Ok(TextIds::new(id, lines))
+}
+
+/// The position that a name of a column is, if it is one.
+fn position(name: &str) -> Option<usize> {
+    name.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.parse().ok())?
+}
+
+/// The number of the column of ids.
+fn find_id(names: &[String], id: &str) -> Result<usize, Fault> {
+    let found = match position(id) {
+        Some(position) => Some(position).filter(|position| *position < names.len()),
+        None => names.iter().position(|name| name == id),
+    };
+    found.ok_or_else(|| {
+        Fault::file(format!("has no column {id:?}; {}", list(names))).hint(Hint::ChooseIdColumn)
+    })
+}
+
+/// The first columns, for messages.
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 40;
+    let mut shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    if names.len() > SHOWN {
+        shown.push(format!("and {} more", names.len() - SHOWN));
+    }
+    format!("columns: {}", shown.join(", "))
+}
+
+/// The names of the columns, if the line holds names.
+fn names(line: &[u8], delimiter: u8) -> Vec<String> {
+    Fields::new(line, delimiter)
+        .map(|field| String::from_utf8_lossy(unquoted(field)).replace("\"\"", "\""))
+        .collect()
+}
+
+/// The id in a column of a line.
+fn id_of(line: &[u8], delimiter: u8, column: usize) -> OwnedId {
+    match Fields::new(line, delimiter).nth(column) {
+        Some(field) => OwnedId::Untyped(field_text(field)),
+        None => OwnedId::Null,
+    }
+}
+
+/// The text of a field: without the quotes around it, in which two quotes are one.
+fn field_text(field: &[u8]) -> Vec<u8> {
+    match field.trim_ascii() {
+        [b'"', inner @ .., b'"'] => {
+            let mut text = Vec::with_capacity(inner.len());
+            let mut quote = false;
+            for byte in inner {
+                quote = *byte == b'"' && !quote;
+                if !quote {
+                    text.push(*byte);
+                }
+            }
+            text
+        }
+        plain => plain.to_vec(),
     }
 }
 
@@ -50,16 +144,19 @@ pub(crate) fn open(
 fn open_chosen(
     mut lines: Lines,
     delimiter: Option<u8>,
-    columns: &Columns,
+    columns: Option<&Columns>,
+    id: Option<&str>,
 ) -> Result<TextSource<Csv>, Fault> {
     if !lines.next()? {
         return Err("is empty, expected a table".into());
     }
     let delimiter = delimiter.unwrap_or_else(|| find_delimiter(lines.line()));
-    let names: Vec<String> = Fields::new(lines.line(), delimiter)
-        .map(|field| String::from_utf8_lossy(unquoted(field)).replace("\"\"", "\""))
-        .collect();
-    let chosen = columns.choose(names.len(), |i| &names[i])?;
+    let names = names(lines.line(), delimiter);
+    let id_column = id.map(|id| find_id(&names, id)).transpose()?;
+    let chosen = match columns {
+        Some(columns) => columns.choose(names.len(), |i| &names[i])?,
+        None => (0..names.len()).filter(|i| Some(*i) != id_column).collect(),
+    };
     if !(1..=MAX_DIM).contains(&chosen.len()) {
         return Err(format!("{} columns are chosen, expected 1 to {MAX_DIM}", chosen.len()).into());
     }
@@ -72,12 +169,17 @@ fn open_chosen(
             .iter()
             .zip(0u32..)
             .all(|(column, i)| number(names[*column].as_bytes()) == Some(i as f32));
-    if (columns.needs_names() || positions || 2 * words.count() > chosen.len()) && !lines.next()? {
+    let named = columns.is_some_and(Columns::needs_names)
+        || id.is_some_and(|id| position(id).is_none())
+        || positions
+        || 2 * words.count() > chosen.len();
+    if named && !lines.next()? {
         return Err("holds names of columns, but no rows".into());
     }
     let dim = chosen.len();
     let chosen = Some(Chosen { columns: chosen, all: names.len() });
-    Ok(TextSource::new(Csv { delimiter, chosen }, lines, dim))
+    let source = TextSource::new(Csv { delimiter, chosen, id: id_column }, lines, dim);
+    Ok(if id.is_some() { source.with_ids() } else { source })
 }
 
 /// Reads all columns.
@@ -105,19 +207,21 @@ fn open_all(mut lines: Lines, delimiter: Option<u8>) -> Result<TextSource<Csv>, 
         let why = format!("{}, but the first line names {names} columns", values(dim));
         return Err(lines.fault(0, why));
     }
-    Ok(TextSource::new(Csv { delimiter, chosen: None }, lines, dim))
+    Ok(TextSource::new(Csv { delimiter, chosen: None, id: None }, lines, dim))
 }
 
 /// Writes rows as text, without names: each value in the fewest digits that read back as the same value of
 /// its type (half precision: of `f32`).
 pub(crate) fn sink(writer: impl Write, dim: usize, delimiter: u8) -> impl Sink {
-    TextSink::new(Csv { delimiter, chosen: None }, writer, dim)
+    TextSink::new(Csv { delimiter, chosen: None, id: None }, writer, dim)
 }
 
 struct Csv {
     delimiter: u8,
     /// None for all columns.
     chosen: Option<Chosen>,
+    /// The column of ids.
+    id: Option<usize>,
 }
 
 /// The columns that are read.
@@ -152,6 +256,10 @@ impl Chosen {
 }
 
 impl LineFormat for Csv {
+    fn id(&self, line: &[u8]) -> Option<OwnedId> {
+        Some(id_of(line, self.delimiter, self.id?))
+    }
+
     fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason> {
         if let Some(chosen) = &self.chosen {
             return chosen.parse(line, self.delimiter, out);

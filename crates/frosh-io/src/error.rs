@@ -127,6 +127,10 @@ pub enum Hint {
     OmitDataset,
     /// The row can be left out: set [`Options::skip_bad`](crate::Options::skip_bad).
     SkipBadRows,
+    /// Set [`Options::id_column`](crate::Options::id_column) to one of the columns that the error names.
+    ChooseIdColumn,
+    /// Some ids are numbers and some are text: set [`IdRule::convert`](crate::IdRule::convert) to text.
+    TextIds,
     /// Write another [`Target::format`](crate::Target::format).
     ChooseOutputFormat,
     /// Write another [`Target::kind`](crate::Target::kind), or another format.
@@ -147,6 +151,8 @@ impl std::fmt::Display for Hint {
             Hint::ChooseDataset => "set Options::dataset",
             Hint::OmitDataset => "leave out Options::dataset",
             Hint::SkipBadRows => "set Options::skip_bad to leave such rows out",
+            Hint::ChooseIdColumn => "set Options::id_column",
+            Hint::TextIds => "set IdRule::convert to text",
             Hint::ChooseOutputFormat => "set another Target::format",
             Hint::ChooseOutputType => "set another Target::kind or Target::format",
         })

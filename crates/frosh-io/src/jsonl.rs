@@ -15,8 +15,11 @@
 //! Cost: the text is read once. Memory is the longest line and the batch. There is no recursion.
 
 use crate::error::{Fault, Hint, Reason};
+use crate::ids::IdSource;
 use crate::source::{MAX_DIM, Sink, Source};
-use crate::text::{LineFormat, Lines, Print, Printer, TextSink, TextSource, number, quoted};
+use crate::text::{
+    LineFormat, Lines, OwnedId, Print, Printer, TextIds, TextSink, TextSource, number, quoted,
+};
 use memchr::memchr2;
 use std::io::{Read, Write};
 
@@ -24,6 +27,7 @@ use std::io::{Read, Write};
 pub(crate) fn open(
     reader: Box<dyn Read + Send>,
     field: Option<&str>,
+    id: Option<&str>,
     skip_bad: bool,
 ) -> Result<impl Source + use<>, Fault> {
     let mut lines = Lines::new(reader);
@@ -32,19 +36,84 @@ pub(crate) fn open(
     }
     let line = lines.line();
     let path = choose(line, field).map_err(|reason| lines.fault(0, reason))?;
-    let jsonl = Jsonl { path, skip_bad };
+    let id = id.map(|id| path_of(line, id, Hint::ChooseIdColumn)).transpose();
+    let id = id.map_err(|reason| lines.fault(0, reason))?;
+    let has_id = id.is_some();
+    let jsonl = Jsonl { path, id, skip_bad };
     let vector = jsonl.vector(line).map_err(|reason| lines.fault(0, reason))?;
     let mut dim = 0;
     numbers(vector.unwrap_or(b"null"), |_| dim += 1).map_err(|reason| lines.fault(0, reason))?;
     if !(1..=MAX_DIM).contains(&dim) {
         return Err(lines.fault(0, format!("has {dim} values, expected 1 to {MAX_DIM}")));
     }
-    Ok(TextSource::new(jsonl, lines, dim))
+    let source = TextSource::new(jsonl, lines, dim);
+    Ok(if has_id { source.with_ids() } else { source })
+}
+
+/// Reads the ids in a field of each line. Without a name, it is the only field of whole numbers or text, or the line.
+pub(crate) fn open_ids(
+    reader: Box<dyn Read + Send>,
+    field: Option<&str>,
+) -> Result<impl IdSource + use<>, Fault> {
+    let mut lines = Lines::new(reader);
+    if !lines.next()? {
+        return Err("is empty, expected JSON on each line".into());
+    }
+    let line = lines.line();
+    let wrong = |reason: Reason| lines.fault(0, reason);
+    let path = match field {
+        Some(field) => path_of(line, field, Hint::ChooseIdColumn).map_err(wrong)?,
+        None if line.trim_ascii_start().first() != Some(&b'{') => Vec::new(),
+        None => {
+            let mut all = Vec::new();
+            let each = |key, value| {
+                all.push((key, value));
+                true
+            };
+            fields(line, each).map_err(wrong)?;
+            let fits = |value: &[u8]| matches!(id_of(value), OwnedId::Number(_) | OwnedId::Text(_));
+            let mut found = all.iter().filter(|(_, value)| fits(value));
+            match (found.next(), found.count()) {
+                (Some((key, _)), 0) => vec![key.clone()],
+                (first, more) => {
+                    let count = usize::from(first.is_some()) + more;
+                    return Err(crate::ids::choose_one(count, &list(&all)));
+                }
+            }
+        }
+    };
+    let id = move |line: &[u8]| match lookup(line, &path) {
+        Ok(value) => value.map_or(OwnedId::Null, id_of),
+        Err(reason) => OwnedId::Other(reason.text),
+    };
+    Ok(TextIds::new(id, lines))
+}
+
+/// The id that a JSON value is.
+fn id_of(value: &[u8]) -> OwnedId {
+    let whole = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
+    match value.first() {
+        Some(b'"') => {
+            let mut text = Text { rest: value };
+            match text.string().map(|text| (text, std::str::from_utf8(text).is_ok())) {
+                Ok((text, true)) => OwnedId::Text(unescaped(text).into_bytes()),
+                // As it is: the sink says that it is not UTF-8.
+                Ok((text, false)) => OwnedId::Text(text.to_vec()),
+                Err(reason) => OwnedId::Other(reason.text),
+            }
+        }
+        _ if value == b"null" => OwnedId::Null,
+        Some(b'-' | b'0'..=b'9') => match whole(value) {
+            Some(number) => OwnedId::Number(number),
+            None => OwnedId::Other(quoted(value)),
+        },
+        _ => OwnedId::Other(format!("{} ({})", quoted(value), kind(value))),
+    }
 }
 
 /// Writes each row as an array.
 pub(crate) fn sink(writer: impl Write, dim: usize) -> impl Sink {
-    TextSink::new(Jsonl { path: Vec::new(), skip_bad: false }, writer, dim)
+    TextSink::new(Jsonl { path: Vec::new(), id: None, skip_bad: false }, writer, dim)
 }
 
 /// The fields that lead to the vector; none if the line itself is the vector.
@@ -59,23 +128,14 @@ fn choose(line: &[u8], field: Option<&str>) -> Result<Vec<String>, Reason> {
         }
         _ => return Err(format!("{} found, expected a JSON object or array", quoted(line)).into()),
     }
+    if let Some(field) = field {
+        return path_of(line, field, Hint::ChooseColumn);
+    }
     let mut all = Vec::new();
-    let mut exact = false;
     fields(text.rest, |key, value| {
-        exact |= Some(&key[..]) == field;
         all.push((key, value));
         true
     })?;
-    if let Some(field) = field {
-        // A key may have dots in it.
-        let parts = field.split('.').map(str::to_owned);
-        let path = if exact { vec![field.to_owned()] } else { parts.collect() };
-        if lookup(line, &path)?.is_none() {
-            let why = format!("has no field {field:?}; {}", list(&all));
-            return Err(Reason::with_hint(why, Hint::ChooseColumn));
-        }
-        return Ok(path);
-    }
     let found: Vec<_> = all.iter().filter(|(_, value)| is_vector(value)).cloned().collect();
     match &found[..] {
         [(key, _)] => Ok(vec![key.clone()]),
@@ -88,6 +148,28 @@ fn choose(line: &[u8], field: Option<&str>) -> Result<Vec<String>, Reason> {
             Err(Reason::with_hint(why, Hint::ChooseColumn))
         }
     }
+}
+
+/// The fields that lead to a field of this name, or of this path of names with dots between.
+fn path_of(line: &[u8], field: &str, hint: Hint) -> Result<Vec<String>, Reason> {
+    let object = line.trim_ascii_start();
+    if object.first() != Some(&b'{') {
+        let why = format!("is not an object, which has no field {field:?}");
+        return Err(why.into());
+    }
+    let mut all = Vec::new();
+    fields(object, |key, value| {
+        all.push((key, value));
+        true
+    })?;
+    // A key may have dots in it.
+    let exact = all.iter().any(|(key, _)| key == field);
+    let parts = field.split('.').map(str::to_owned);
+    let path = if exact { vec![field.to_owned()] } else { parts.collect() };
+    if lookup(line, &path)?.is_none() {
+        return Err(Reason::with_hint(format!("has no field {field:?}; {}", list(&all)), hint));
+    }
+    Ok(path)
 }
 
 /// The first fields, for messages.
@@ -129,6 +211,8 @@ fn is_vector(value: &[u8]) -> bool {
 struct Jsonl {
     /// The fields that lead to the vector.
     path: Vec<String>,
+    /// The fields that lead to the id, if ids were chosen.
+    id: Option<Vec<String>>,
     skip_bad: bool,
 }
 
@@ -146,6 +230,13 @@ impl Jsonl {
 }
 
 impl LineFormat for Jsonl {
+    fn id(&self, line: &[u8]) -> Option<OwnedId> {
+        Some(match lookup(line, self.id.as_ref()?) {
+            Ok(value) => value.map_or(OwnedId::Null, id_of),
+            Err(reason) => OwnedId::Other(reason.text),
+        })
+    }
+
     fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason> {
         let start = out.len();
         let Some(vector) = self.vector(line)? else {

@@ -5,7 +5,8 @@
 //! - [`Batch`] holds the rows of one read. [`Batch::feed`] gives them to a [`frosh::Sketcher`], an index or a
 //!   search, whatever their element type.
 //! - [`Output`] writes a file; it replaces an older one atomically when it is complete.
-//! - [`whole_numbers()`] reads class labels or ids, one for each row.
+//! - [`Options::id_column`] chooses the column of ids beside the vectors; [`Batch::ids`] has them.
+//! - [`read_ids()`] reads a file of ids or class labels, one for each row; [`whole_numbers()`] one of integers.
 //! - An [`Error`] names the file, the row, what was expected and what was found. [`Error::hint`] names the
 //!   option that would help.
 //!
@@ -80,6 +81,7 @@ mod error;
 mod flat;
 mod format;
 mod hdf5;
+mod ids;
 mod idx;
 mod inputs;
 mod jsonl;
@@ -105,6 +107,7 @@ pub use chosen::Columns;
 pub use contents::contents;
 pub use error::{Error, Hint, Result, visible};
 pub use format::Format;
+pub use ids::{IdRule, IdType, Ids, Names, read_ids};
 pub use open::Options;
 pub use output::{Output, Target};
 pub use vectors::{FileFacts, Vectors};

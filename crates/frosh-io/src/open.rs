@@ -6,6 +6,7 @@ use crate::chosen::Columns;
 use crate::decompress::Compression;
 use crate::error::{Fault, Hint};
 use crate::format::Format;
+use crate::ids::{IdRule, WithIds};
 use crate::layout::Stored;
 use crate::source::Source;
 use crate::{
@@ -39,6 +40,11 @@ pub struct Options {
     pub dim: Option<usize>,
     /// The element type of raw values; `f32` by default.
     pub kind: Option<Kind>,
+    /// The column of ids beside the vectors (Parquet, Arrow, CSV, TSV; field in JSON Lines; `word` of word vectors). In CSV
+    /// and TSV a number is a position from 0, and without [`Options::columns`] all other columns are dimensions.
+    pub id_column: Option<String>,
+    /// How the ids are taken.
+    pub id_rule: IdRule,
     /// Leave out rows that cannot be used (nulls, NaN, infinity, huge values) instead of stopping at them.
     pub skip_bad: bool,
 }
@@ -155,7 +161,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
     };
     let column = options.column.as_deref();
     let dataset = options.dataset.as_deref();
-    let source: Box<dyn Source> = match format {
+    let id = options.id_column.as_deref();
+    let mut source: Box<dyn Source> = match format {
         Format::Npy => npy::open(bytes)?,
         Format::Npz => npy::open_npz(seekable()?, dataset)?,
         Format::Fvecs => Box::new(vecs::open(bytes, Stored::As(Kind::F32))?),
@@ -185,11 +192,13 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
         }
         Format::Safetensors => Box::new(safetensors::open(bytes, dataset)?),
         Format::Idx => Box::new(idx::open(bytes)?),
-        Format::Jsonl => Box::new(jsonl::open(Box::new(bytes), column, options.skip_bad)?),
-        Format::Words => Box::new(words::open(Box::new(bytes))?),
+        Format::Jsonl => Box::new(jsonl::open(Box::new(bytes), column, id, options.skip_bad)?),
+        Format::Words => Box::new(words::open(Box::new(bytes), id)?),
         Format::Libsvm => Box::new(libsvm::open(Box::new(bytes), options.dim)?),
-        Format::Csv => Box::new(csv::open(Box::new(bytes), None, options.columns.as_ref())?),
-        Format::Tsv => Box::new(csv::open(Box::new(bytes), Some(b'\t'), options.columns.as_ref())?),
+        Format::Csv => Box::new(csv::open(Box::new(bytes), None, options.columns.as_ref(), id)?),
+        Format::Tsv => {
+            Box::new(csv::open(Box::new(bytes), Some(b'\t'), options.columns.as_ref(), id)?)
+        }
         Format::Raw => {
             let dim = options.dim.ok_or_else(|| {
                 Fault::file("is taken as raw values, which have no header, and no dimension is set")
@@ -198,6 +207,19 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, Fault> {
             Box::new(bigann::open_raw(bytes, options.kind.unwrap_or(Kind::F32), dim)?)
         }
     };
+    if let Some(id) = id.filter(|_| source.ids().is_none()) {
+        let ids = match format {
+            Format::Parquet => parquet::open_ids(path, Some(id))?,
+            Format::Arrow => arrow::open_ids(path, Some(id))?,
+            _ => {
+                return Err(Fault::file(format!(
+                    "is of format {format}, which has no column {id:?}: ids are read from columns of Parquet, \
+                     Arrow, CSV, TSV and JSON Lines, or from a file of their own"
+                )));
+            }
+        };
+        source = Box::new(WithIds { source, ids });
+    }
     let dim = source.shape().dim;
     if let Some(wanted) = options.dim.filter(|wanted| *wanted != dim) {
         let why = format!("has rows of {dim} dimensions, but the dimension is set to {wanted}");

@@ -22,9 +22,12 @@
 //! suggests, fewer are read in one step.
 
 mod depth;
+mod ids;
 mod pages;
 mod row_limit;
 mod thrift;
+
+pub(crate) use self::ids::open_ids;
 
 use self::pages::CheckedFile;
 use self::row_limit::{CheckedGroups, RowLimit};

@@ -2,6 +2,7 @@
 
 use crate::batch::{Kind, Values};
 use crate::error::Fault;
+use crate::ids::IdSource;
 use std::ops::Range;
 
 /// The largest dimension taken; the same as the `frosh` library's.
@@ -39,6 +40,11 @@ pub(crate) trait Source: Send {
     /// number of nulls.
     fn take_left_out(&mut self) -> Vec<Range<u64>> {
         Vec::new()
+    }
+
+    /// The reader of the ids, if an id column was chosen. It is asked for rows up to the last that was read.
+    fn ids(&mut self) -> Option<&mut dyn IdSource> {
+        None
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use print::{Print, Printer};
 
 use crate::batch::{Kind, Values, for_values};
 use crate::error::{Fault, Reason};
+use crate::ids::{IdSink, IdSource, Raw};
 use crate::source::{MAX_DIM, Shape, Sink, Source};
 use std::io::Write;
 
@@ -31,6 +32,11 @@ pub(crate) trait LineFormat: Send {
     /// Appends the `dim` values of the row in `line` to `out`.
     fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason>;
 
+    /// The id of the row in `line`, if a column of ids was chosen.
+    fn id(&self, _line: &[u8]) -> Option<OwnedId> {
+        None
+    }
+
     /// Prints a row and its line end.
     fn print<T: Print, W: Write>(&self, row: &[T], printer: &mut Printer<W>) -> Result<(), Fault>;
 }
@@ -42,13 +48,63 @@ pub(crate) struct TextSource<F> {
     dim: usize,
     /// Number of the next row.
     row: u64,
+    /// The ids of the rows of the last read, if ids were chosen.
+    ids: Option<LineIds>,
+}
+
+/// The id of a row, and the text of it that was taken from the line.
+pub(crate) enum OwnedId {
+    Null,
+    Number(i128),
+    Text(Vec<u8>),
+    Untyped(Vec<u8>),
+    Other(String),
+}
+
+impl OwnedId {
+    pub(crate) fn raw(&self) -> Raw<'_> {
+        match self {
+            OwnedId::Null => Raw::Null,
+            OwnedId::Number(number) => Raw::Number(*number),
+            OwnedId::Text(text) => Raw::Text(text),
+            OwnedId::Untyped(text) => Raw::Untyped(text),
+            OwnedId::Other(what) => Raw::Other(what),
+        }
+    }
+}
+
+/// The ids of rows that were read, which are looked at when it is known which rows are used.
+#[derive(Default)]
+struct LineIds {
+    /// Number of the first row.
+    first: u64,
+    /// Ids, and the lines that they are from.
+    ids: Vec<(OwnedId, u64)>,
+}
+
+impl IdSource for LineIds {
+    fn read(&mut self, row: u64, most: usize, sink: &mut IdSink) -> Result<usize, Fault> {
+        let from = row.checked_sub(self.first).and_then(|from| self.ids.get(from as usize..));
+        let ids = from.unwrap_or(&[]);
+        let ids = &ids[..most.min(ids.len())];
+        for ((id, line), row) in ids.iter().zip(row..) {
+            sink.push(id.raw()).map_err(|reason| lines::at_line(row, reason, *line))?;
+        }
+        Ok(ids.len())
+    }
 }
 
 impl<F: LineFormat> TextSource<F> {
     /// Reads rows of `dim` values, from the current line of `lines` on.
     pub(crate) fn new(format: F, mut lines: Lines, dim: usize) -> Self {
         lines.repeat();
-        Self { format, lines, dim, row: 0 }
+        Self { format, lines, dim, row: 0, ids: None }
+    }
+
+    /// Reads the ids of rows too.
+    pub(crate) fn with_ids(mut self) -> Self {
+        self.ids = Some(LineIds::default());
+        self
     }
 }
 
@@ -62,10 +118,18 @@ impl<F: LineFormat> Source for TextSource<F> {
         let Values::F32(out) = values else { unreachable!("made so by clear") };
         let limit = batch_rows(limit, self.dim);
         let mut rows = 0;
+        if let Some(ids) = &mut self.ids {
+            ids.ids.clear();
+            ids.first = self.row;
+        }
         while rows < limit && self.lines.next()? {
             self.format
                 .parse(self.lines.line(), self.dim, out)
                 .map_err(|reason| self.lines.fault(self.row, reason))?;
+            if let Some(ids) = &mut self.ids {
+                let id = self.format.id(self.lines.line()).unwrap_or(OwnedId::Null);
+                ids.ids.push((id, self.lines.number()));
+            }
             rows += 1;
             self.row += 1;
         }
@@ -76,6 +140,39 @@ impl<F: LineFormat> Source for TextSource<F> {
     fn skip(&mut self, rows: u64) -> Result<(), Fault> {
         self.row += self.lines.skip(rows)?;
         Ok(())
+    }
+
+    fn ids(&mut self) -> Option<&mut dyn IdSource> {
+        self.ids.as_mut().map(|ids| ids as &mut dyn IdSource)
+    }
+}
+
+/// Reads an id from each line, without vectors.
+pub(crate) struct TextIds<I> {
+    id: I,
+    lines: Lines,
+    row: u64,
+}
+
+impl<I: Fn(&[u8]) -> OwnedId + Send> TextIds<I> {
+    /// Reads ids from the current line of `lines` on.
+    pub(crate) fn new(id: I, mut lines: Lines) -> Self {
+        lines.repeat();
+        Self { id, lines, row: 0 }
+    }
+}
+
+impl<I: Fn(&[u8]) -> OwnedId + Send> IdSource for TextIds<I> {
+    fn read(&mut self, row: u64, most: usize, sink: &mut IdSink) -> Result<usize, Fault> {
+        self.row += self.lines.skip(row - self.row)?;
+        let mut got = 0;
+        while got < most && self.lines.next()? {
+            let id = (self.id)(self.lines.line());
+            sink.push(id.raw()).map_err(|reason| self.lines.fault(self.row, reason))?;
+            self.row += 1;
+            got += 1;
+        }
+        Ok(got)
     }
 }
 

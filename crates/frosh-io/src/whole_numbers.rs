@@ -59,16 +59,26 @@ fn read<T: TryFrom<i128>>(path: &Path) -> Result<Vec<T>, Fault> {
 
 fn read_npy<T: TryFrom<i128>>(mut bytes: ByteSource) -> Result<Vec<T>, Fault> {
     let preamble = npy::read_preamble(&mut bytes)?;
-    let (rows, 1) = (match preamble.shape[..] {
-        [rows] => (rows, 1),
-        [rows, width] => (rows, width),
-        _ => (0, 0),
-    }) else {
-        return Err(Fault::file(format!(
+    read_npy_values(bytes, &preamble)
+}
+
+/// Number of rows of an array of one axis, or of one column.
+pub(crate) fn rows_of(preamble: &npy::Preamble) -> Result<u64, Fault> {
+    match preamble.shape[..] {
+        [rows] | [rows, 1] => Ok(rows),
+        _ => Err(Fault::file(format!(
             "holds an array of shape {}, expected (rows,): one number for each row",
             preamble.shape()
-        )));
-    };
+        ))),
+    }
+}
+
+/// The values after the header of a `.npy` file.
+pub(crate) fn read_npy_values<T: TryFrom<i128>>(
+    bytes: ByteSource,
+    preamble: &npy::Preamble,
+) -> Result<Vec<T>, Fault> {
+    let rows = rows_of(preamble)?;
     let (big_endian, name) = npy::split_order(&preamble.descr);
     let Some((width, signed)) = integer(name) else {
         return Err(Fault::file(format!(
@@ -95,7 +105,7 @@ fn integer(name: &str) -> Option<(usize, bool)> {
     })
 }
 
-fn read_idx<T: TryFrom<i128>>(mut bytes: ByteSource) -> Result<Vec<T>, Fault> {
+pub(crate) fn read_idx<T: TryFrom<i128>>(mut bytes: ByteSource) -> Result<Vec<T>, Fault> {
     let idx::Head { code, axes } = idx::read_head(&mut bytes)?;
     let (width, signed) = match code {
         0x08 => (1, false),

@@ -8,21 +8,30 @@
 //! # 0.7 0.8 0.9         not a comment
 //! ```
 //!
-//! - The words are left out; rows are numbered as the lines are.
+//! - The words are left out, unless they are chosen as ids; rows are numbered as the lines are.
 //! - Without the first line, the dimension is the number of values of the first word.
 //! - Values are read in single precision (`f32`).
 //!
 //! Cost: the text is read once. Memory is the longest line and the batch.
 
-use crate::error::{Fault, Reason};
+use crate::error::{Fault, Hint, Reason};
 use crate::flat::checked_dim;
 use crate::format::Format;
 use crate::source::{MAX_DIM, Sink, Source};
-use crate::text::{LineFormat, Lines, Print, Printer, TextSink, TextSource, number, quoted};
+use crate::text::{
+    LineFormat, Lines, OwnedId, Print, Printer, TextSink, TextSource, number, quoted,
+};
 use std::io::{Read, Write};
 
 /// Reads the vectors of words.
-pub(crate) fn open(reader: Box<dyn Read + Send>) -> Result<impl Source, Fault> {
+pub(crate) fn open(
+    reader: Box<dyn Read + Send>,
+    id: Option<&str>,
+) -> Result<impl Source + use<>, Fault> {
+    if let Some(id) = id.filter(|id| *id != ID) {
+        return Err(Fault::file(format!("has no column {id:?}; columns: {ID:?} (the words)"))
+            .hint(Hint::ChooseIdColumn));
+    }
     let mut lines = Lines::new(reader).with_comments_as_rows();
     if !lines.next()? {
         return Err("is empty, expected words and their vectors".into());
@@ -41,12 +50,16 @@ pub(crate) fn open(reader: Box<dyn Read + Send>) -> Result<impl Source, Fault> {
         let why = format!("{dim} values follow the word, expected 1 to {MAX_DIM}");
         return Err(lines.fault(0, why));
     }
-    Ok(TextSource::new(Words, lines, dim))
+    let source = TextSource::new(Words { dim }, lines, dim);
+    Ok(if id.is_some() { source.with_ids() } else { source })
 }
+
+/// The name of the column of words.
+const ID: &str = "word";
 
 /// Writes rows as text, with `row` and its number as the word of each.
 pub(crate) fn sink(writer: impl Write, dim: usize) -> impl Sink {
-    TextSink::new(Words, writer, dim)
+    TextSink::new(Words { dim }, writer, dim)
 }
 
 /// The format of a text file that begins so: word vectors, or a table of numbers. `None` for other text.
@@ -90,9 +103,21 @@ fn fields(line: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|field| !field.is_empty())
 }
 
-struct Words;
+struct Words {
+    dim: usize,
+}
 
 impl LineFormat for Words {
+    /// The word: what comes before the values, without the blanks around it.
+    fn id(&self, line: &[u8]) -> Option<OwnedId> {
+        let mut rest = line.trim_ascii_end();
+        for _ in 0..self.dim {
+            let blank = rest.iter().rposition(|byte| matches!(byte, b' ' | b'\t'))?;
+            rest = rest[..blank].trim_ascii_end();
+        }
+        Some(OwnedId::Text(rest.trim_ascii().to_vec()))
+    }
+
     fn parse(&self, line: &[u8], dim: usize, out: &mut Vec<f32>) -> Result<(), Reason> {
         let start = out.len();
         let mut fields = fields(line);
@@ -139,8 +164,8 @@ mod tests {
     use crate::text::tests::{byte_by_byte, read_all, whole};
 
     fn read(text: &str) -> Result<(usize, Vec<f32>), String> {
-        let all = read_all(open(whole(text.as_bytes())));
-        assert_eq!(all, read_all(open(byte_by_byte(text.as_bytes()))), "{text:?}");
+        let all = read_all(open(whole(text.as_bytes()), None));
+        assert_eq!(all, read_all(open(byte_by_byte(text.as_bytes()), None)), "{text:?}");
         all
     }
 

@@ -157,6 +157,12 @@ pub enum Error {
         /// The id.
         id: u64,
     },
+    /// A name is already in the index, or was given twice.
+    #[error("name {name:?} is there already, and names are unique; remove it first, or replace it")]
+    DuplicateName {
+        /// The name.
+        name: String,
+    },
     /// The content of a file is invalid, damaged, or of another kind.
     #[error("{}{why}", .path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default())]
     File {

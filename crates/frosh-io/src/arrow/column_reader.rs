@@ -255,7 +255,7 @@ fn number_array(
 }
 
 /// Parses an offset.
-fn offset(bytes: &[u8], wide: bool) -> Result<u64, Fault> {
+pub(super) fn offset(bytes: &[u8], wide: bool) -> Result<u64, Fault> {
     let offset = match (wide, bytes.first_chunk(), bytes.first_chunk()) {
         (true, Some(&bytes), _) => i64::from_le_bytes(bytes),
         (false, _, Some(&bytes)) => i64::from(i32::from_le_bytes(bytes)),
@@ -265,13 +265,13 @@ fn offset(bytes: &[u8], wide: bool) -> Result<u64, Fault> {
 }
 
 /// Reads a buffer of a record batch from front to back, and decompresses it.
-struct BufferReader {
-    source: BufferSource,
+pub(super) struct BufferReader {
+    pub(super) source: BufferSource,
     /// Bytes that are left.
-    left: u64,
+    pub(super) left: u64,
 }
 
-enum BufferSource {
+pub(super) enum BufferSource {
     /// Uncompressed.
     File(FileRange),
     Decompressor(Box<dyn Read + Send>),
@@ -279,7 +279,12 @@ enum BufferSource {
 
 impl BufferReader {
     /// Opens a buffer, which must have `need` bytes.
-    fn new(file: &Arc<File>, span: Span, codec: Codec, need: u64) -> Result<Self, Fault> {
+    pub(super) fn new(
+        file: &Arc<File>,
+        span: Span,
+        codec: Codec,
+        need: u64,
+    ) -> Result<Self, Fault> {
         let mut range = FileRange { file: file.clone(), pos: span.pos, left: span.len };
         let mut left = span.len;
         let mut compressed = false;
@@ -335,7 +340,7 @@ impl BufferReader {
         Ok(())
     }
 
-    fn read(&mut self, bytes: usize) -> Result<Buffer, Fault> {
+    pub(super) fn read(&mut self, bytes: usize) -> Result<Buffer, Fault> {
         self.advance(bytes as u64)?;
         let mut buffer = MutableBuffer::from_len_zeroed(bytes.min(GROWTH));
         let mut from = 0;
@@ -351,7 +356,7 @@ impl BufferReader {
         Ok(buffer.into())
     }
 
-    fn skip(&mut self, bytes: u64) -> Result<(), Fault> {
+    pub(super) fn skip(&mut self, bytes: u64) -> Result<(), Fault> {
         self.advance(bytes)?;
         match &mut self.source {
             BufferSource::File(range) => {
@@ -379,10 +384,10 @@ fn read_fault(error: std::io::Error) -> Fault {
 }
 
 /// A range of a file. Several can be read in turns: each has its own position.
-struct FileRange {
-    file: Arc<File>,
-    pos: u64,
-    left: u64,
+pub(super) struct FileRange {
+    pub(super) file: Arc<File>,
+    pub(super) pos: u64,
+    pub(super) left: u64,
 }
 
 impl Read for FileRange {
@@ -398,16 +403,16 @@ impl Read for FileRange {
 }
 
 /// Reads a validity bitmap from front to back, lowest bit of each byte first.
-struct Bitmap {
-    bytes: BufferReader,
+pub(super) struct Bitmap {
+    pub(super) bytes: BufferReader,
     /// Number of the next bit.
-    at: u64,
+    pub(super) at: u64,
     /// The byte that holds the next bit, unless that is the first bit of its byte.
-    last: u8,
+    pub(super) last: u8,
 }
 
 impl Bitmap {
-    fn read(&mut self, bits: usize) -> Result<NullBuffer, Fault> {
+    pub(super) fn read(&mut self, bits: usize) -> Result<NullBuffer, Fault> {
         let before = (self.at % 8) as usize;
         let whole = (before + bits).div_ceil(8);
         let buffer = if before == 0 {
@@ -424,7 +429,7 @@ impl Bitmap {
         Ok(NullBuffer::new(BooleanBuffer::new(buffer, before, bits)))
     }
 
-    fn skip(&mut self, bits: u64) -> Result<(), Fault> {
+    pub(super) fn skip(&mut self, bits: u64) -> Result<(), Fault> {
         let have = self.at.div_ceil(8);
         self.at = self.at.checked_add(bits).ok_or_else(|| damaged("a list is too long"))?;
         if let Some(more) = self.at.div_ceil(8).checked_sub(have + 1) {

@@ -67,6 +67,16 @@ pub(super) struct NumberChunk {
     pub(super) values: Span,
 }
 
+/// The part of a column of ids that is in one record batch.
+pub(super) struct IdChunk {
+    pub(super) rows: u64,
+    /// The validity bitmaps of the column and of the structures around it.
+    pub(super) nulls: Vec<Span>,
+    /// The buffers after the validity bitmap: values; offsets and text; or views and what they point to.
+    pub(super) buffers: Vec<Span>,
+    pub(super) codec: Codec,
+}
+
 /// A range of bytes in the file.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
@@ -232,23 +242,64 @@ impl Index {
             .collect()
     }
 
-    fn chunk(&self, column: &Column, batch: Batch<'_>) -> Result<ColumnChunk, Fault> {
+    /// A column of ids in each of the record batches, and its type. `root` is the number of its outermost column, and
+    /// `names` are the names on the path to it.
+    pub(super) fn id_chunks(
+        &self,
+        root: usize,
+        names: &[String],
+    ) -> Result<(DataType, Vec<IdChunk>), Fault> {
+        let missing = || damaged("the column is not in the schema");
+        let mut path = vec![root];
+        let mut data_type = self.schema.fields().get(root).ok_or_else(missing)?.data_type();
+        for name in &names[1..] {
+            let DataType::Struct(inner) = data_type else { return Err(missing()) };
+            let (index, field) = inner.find(name).ok_or_else(missing)?;
+            path.push(index);
+            data_type = field.data_type();
+        }
+        let chunks = self.each_batch(|batch| {
+            let mut views = batch.views();
+            let (before, nulls) = self.locate(&path, &batch, &mut views)?;
+            let first = before.buffers + 1;
+            let count = match data_type {
+                DataType::Utf8 | DataType::LargeUtf8 => 2,
+                DataType::Utf8View => {
+                    let more = views.next().and_then(|more| usize::try_from(more).ok());
+                    more.and_then(|more| more.checked_add(1)).ok_or_else(too_few)?
+                }
+                _ => 1,
+            };
+            let end = first.checked_add(count).ok_or_else(too_few)?;
+            let buffers = (first..end).map(|i| batch.span(i)).collect::<Result<_, _>>()?;
+            Ok(IdChunk { rows: batch.rows()?, nulls, buffers, codec: batch.codec()? })
+        })?;
+        Ok((data_type.clone(), chunks))
+    }
+
+    /// The nodes and buffers before a column, which is given by its number and those of the fields on the path to it, and
+    /// the validity bitmaps of it and of the structures around it. Takes the views of the columns before it.
+    fn locate(
+        &self,
+        path: &[usize],
+        batch: &Batch<'_>,
+        views: &mut impl Iterator<Item = i64>,
+    ) -> Result<(Counts, Vec<Span>), Fault> {
         // Nodes (length and null count) and buffers are in the order of the columns; those of a structure come
         // before those of its fields.
-        let mut views = batch.views();
         let mut before = Counts::default();
         let mut nulls = Vec::new();
         let mut fields = self.schema.fields();
-        for (depth, &index) in column.path.iter().enumerate() {
+        for (depth, &index) in path.iter().enumerate() {
             for field in &fields[..index] {
-                before.add(field.data_type(), batch.version, &mut views).ok_or_else(too_few)?;
+                before.add(field.data_type(), batch.version, views).ok_or_else(too_few)?;
             }
             let (rows, has_nulls) = batch.node(before.nodes)?;
             batch.check_rows(rows)?;
             if has_nulls {
                 nulls.push(batch.span(before.buffers)?);
             }
-            if depth + 1 < column.path.len() {
+            if depth + 1 < path.len() {
                 let DataType::Struct(inner) = fields[index].data_type() else {
                     return Err(damaged("the column is not in the schema"));
                 };
@@ -257,6 +308,11 @@ impl Index {
                 fields = inner;
             }
         }
+        Ok((before, nulls))
+    }
+
+    fn chunk(&self, column: &Column, batch: Batch<'_>) -> Result<ColumnChunk, Fault> {
+        let (before, nulls) = self.locate(&column.path, &batch, &mut batch.views())?;
         let (items, has_item_nulls) = batch.node(before.nodes + 1)?;
         let first = before.buffers;
         let fixed = matches!(column.list, DataType::FixedSizeList(..));

@@ -6,9 +6,9 @@ use half::f16;
 use proptest::prelude::*;
 
 fn read(text: &[u8], delimiter: Option<u8>) -> Result<(usize, Vec<f32>), String> {
-    let rows = read_all(open(whole(text), delimiter, None));
+    let rows = read_all(open(whole(text), delimiter, None, None));
     // Compared by their text, in which NaN equals NaN.
-    let slow = read_all(open(byte_by_byte(text), delimiter, None));
+    let slow = read_all(open(byte_by_byte(text), delimiter, None, None));
     assert_eq!(format!("{rows:?}"), format!("{slow:?}"));
     rows
 }
@@ -106,14 +106,14 @@ fn faults_name_row_and_line() {
 #[test]
 fn rows_that_are_too_wide() {
     let text = "0,".repeat(MAX_DIM) + "0";
-    let why = message(open(whole(text.as_bytes()), None, None).err().unwrap());
+    let why = message(open(whole(text.as_bytes()), None, None, None).err().unwrap());
     assert!(why.contains("row 0: 16777217 values, but at most 16777216 are taken"), "{why}");
 }
 
 #[test]
 fn rows_are_skipped_and_limited() {
     let text: String = (0..10).map(|i| format!("{i},0\n\n")).collect();
-    let mut source = open(whole(text.as_bytes()), None, None).ok().unwrap();
+    let mut source = open(whole(text.as_bytes()), None, None, None).ok().unwrap();
     assert_eq!(source.shape(), Shape { dim: 2, kind: Kind::F32, rows: None });
     let mut values = Values::empty(Kind::F32);
     source.skip(4).unwrap();
@@ -125,7 +125,7 @@ fn rows_are_skipped_and_limited() {
     source.skip(u64::MAX).unwrap();
     assert_eq!(source.read(5, &mut values).unwrap(), 0);
 
-    let mut source = open(whole(b"1\n2\n3\nx\n"), None, None).ok().unwrap();
+    let mut source = open(whole(b"1\n2\n3\nx\n"), None, None, None).ok().unwrap();
     source.skip(2).unwrap();
     let why = message(source.read(5, &mut values).unwrap_err());
     assert!(why.contains("row 3: column 0 is \"x\"") && why.contains("(line 4)"), "{why}");
@@ -148,7 +148,7 @@ fn every_element_type_is_written() {
 fn large_files_keep_their_rows() {
     let values: Vec<f32> = (0..300_000).map(|i| (i as f32).sin()).collect();
     let text = write(&Values::F32(values.clone()), 100, b';');
-    assert_eq!(read_all(open(whole(&text), None, None)).unwrap(), (100, values));
+    assert_eq!(read_all(open(whole(&text), None, None, None)).unwrap(), (100, values));
 }
 
 /// Any bits, or a value at some edge.
@@ -202,7 +202,7 @@ proptest! {
 
 fn chosen(text: &str, columns: &str) -> Result<(usize, Vec<f32>), String> {
     let columns: Columns = columns.parse().unwrap();
-    read_all(open(whole(text.as_bytes()), None, Some(&columns)))
+    read_all(open(whole(text.as_bytes()), None, Some(&columns), None))
 }
 
 #[test]

@@ -2,8 +2,8 @@ use super::*;
 use crate::text::tests::{byte_by_byte, message, read_all, whole};
 
 fn read(text: &str, field: Option<&str>) -> Result<(usize, Vec<f32>), String> {
-    let all = read_all(open(whole(text.as_bytes()), field, false));
-    let again = read_all(open(byte_by_byte(text.as_bytes()), field, false));
+    let all = read_all(open(whole(text.as_bytes()), field, None, false));
+    let again = read_all(open(byte_by_byte(text.as_bytes()), field, None, false));
     // Printed, since NaN is not equal to itself.
     assert_eq!(format!("{all:?}"), format!("{again:?}"), "{text:?}");
     all
@@ -34,7 +34,7 @@ fn values_that_are_not_numbers() {
     assert_eq!((dim, values[0], values[3]), (4, 1., f32::NEG_INFINITY));
     assert!(values[1].is_nan() && values[2].is_nan());
     let two = "{\"emb\": [1, 2]}\n{\"emb\": null}\n{\"id\": 3}\n{\"emb\": [3, 4]}\n";
-    let error = open(whole(two.as_bytes()), None, false)
+    let error = open(whole(two.as_bytes()), None, None, false)
         .and_then(|mut source| {
             source.skip(1).and_then(|()| source.read(9, &mut crate::Values::F32(vec![])))
         })
@@ -42,7 +42,7 @@ fn values_that_are_not_numbers() {
     let error = error.at(std::path::Path::new("f"));
     let why = "f, row 1: field \"emb\" is null or missing, expected an array of numbers (line 2)";
     assert_eq!((error.to_string().as_str(), error.hint()), (why, Some(Hint::SkipBadRows)));
-    let (_, values) = read_all(open(whole(two.as_bytes()), None, true)).unwrap();
+    let (_, values) = read_all(open(whole(two.as_bytes()), None, None, true)).unwrap();
     assert_eq!((values.len(), values[6], values[7]), (8, 3., 4.));
     assert!(values[2..6].iter().all(|x| x.is_nan()));
 }
@@ -89,9 +89,9 @@ fn lines_that_are_wrong_are_named() {
 fn deep_nesting_does_not_exhaust_the_stack() {
     for open_brackets in ["[".repeat(1_000_000), "{\"a\":".repeat(1_000_000)] {
         read(&open_brackets, None).unwrap_err();
-        let fault = open(whole(format!("{{\"x\": {open_brackets}").as_bytes()), None, false);
+        let fault = open(whole(format!("{{\"x\": {open_brackets}").as_bytes()), None, None, false);
         message(fault.err().unwrap());
     }
     let closed = format!("{{\"x\": {}{}, \"emb\": [1]}}", "[".repeat(100_000), "]".repeat(100_000));
-    assert_eq!(read_all(open(whole(closed.as_bytes()), None, false)).unwrap(), (1, vec![1.]));
+    assert_eq!(read_all(open(whole(closed.as_bytes()), None, None, false)).unwrap(), (1, vec![1.]));
 }

@@ -19,7 +19,7 @@ use ::parquet::schema::types::ColumnDescriptor;
 use bytes::Bytes;
 use std::io::Read;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The limit for the length of rows. A longer row is an error, and its length is recorded.
 #[derive(Clone)]
@@ -28,11 +28,24 @@ pub(super) struct RowLimit {
     pub(super) most: usize,
     /// The length of a row that had more, as far as it was counted; 0 if none had.
     exceeded: Arc<AtomicUsize>,
+    /// If pages of `DELTA_BYTE_ARRAY` are refused: whether one was found.
+    prefixes: Option<Arc<AtomicBool>>,
 }
 
 impl RowLimit {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, exceeded: Arc::default() }
+        Self { most, exceeded: Arc::default(), prefixes: None }
+    }
+
+    /// Refuses pages of values that are stored as what they differ from the one before: each may be as long as its page.
+    pub(super) fn without_prefixes(mut self) -> Self {
+        self.prefixes = Some(Arc::default());
+        self
+    }
+
+    /// Whether such a page was refused.
+    pub(super) fn found_prefixes(&self) -> bool {
+        self.prefixes.as_ref().is_some_and(|found| found.load(Ordering::Relaxed))
     }
 
     /// The length of a row that was too long, if there was one.
@@ -210,6 +223,13 @@ impl CheckedPages {
     }
 
     fn check(&mut self, page: &Page) -> Result<()> {
+        if let Some(found) = &self.limit.prefixes
+            && let Page::DataPage { encoding: Encoding::DELTA_BYTE_ARRAY, .. }
+            | Page::DataPageV2 { encoding: Encoding::DELTA_BYTE_ARRAY, .. } = page
+        {
+            found.store(true, Ordering::Relaxed);
+            return Err(ParquetError::General("a page of DELTA_BYTE_ARRAY".into()));
+        }
         let (levels, values) = match page {
             Page::DictionaryPage { buf, num_values, .. } => {
                 // The crate allocates memory for as many values as are claimed.

@@ -101,9 +101,12 @@ impl Lines {
 
     /// A fault of row `row`, which is in the current line.
     pub(crate) fn fault(&self, row: u64, reason: impl Into<Reason>) -> Fault {
-        let mut reason = reason.into();
-        reason.text += &format!(" (line {})", self.number);
-        Fault::row(row, reason)
+        at_line(row, reason, self.number)
+    }
+
+    /// Number of the current line, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     fn next_of_any_kind(&mut self) -> Result<bool, Fault> {
@@ -181,6 +184,13 @@ impl Lines {
             }
         }
     }
+}
+
+/// A fault of a row, which is in this line.
+pub(super) fn at_line(row: u64, reason: impl Into<Reason>, line: u64) -> Fault {
+    let mut reason = reason.into();
+    reason.text += &format!(" (line {line})");
+    Fault::row(row, reason)
 }
 
 #[cfg(test)]

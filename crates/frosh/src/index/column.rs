@@ -41,6 +41,18 @@ impl Form {
     pub(super) fn checksums() -> Self {
         Self { name: "checksums", descr: "<u8", item: 8, columns: None }
     }
+    /// The bytes of the names of rows.
+    pub(super) fn names() -> Self {
+        Self { name: "names", descr: "|u1", item: 1, columns: None }
+    }
+    /// Where the names of rows end.
+    pub(super) fn name_ends() -> Self {
+        Self { name: "name_ends", descr: "<u8", item: 8, columns: None }
+    }
+    /// Hashes of names and their rows.
+    pub(super) fn name_lookup() -> Self {
+        Self { name: "name_lookup", descr: "<u8", item: 8, columns: None }
+    }
     pub(super) fn vectors(descr: &'static str, item: usize, dim: usize) -> Self {
         Self { name: "vectors", descr, item, columns: Some(dim) }
     }
@@ -134,10 +146,7 @@ impl Column {
             (self.path.clone(), self.form, self.bytes / self.form.width() as u64);
         let written = self.finish()?.whole;
         let bytes = map(&path, form, rows)?;
-        if checksum(&bytes) != written {
-            let why = "is not read as it was written: the disk or the memory is damaged".into();
-            return Err(Error::File { path: Some(path), why });
-        }
+        check_written(&bytes, &written, &path)?;
         // The mapping stays valid after the file name is removed.
         disk::remove(&path)?;
         Ok(bytes)
@@ -159,6 +168,15 @@ fn text(digest: u64) -> String {
 /// The checksum of some bytes, in the form of [`Finished::whole`].
 pub(super) fn checksum(bytes: &[u8]) -> String {
     text(xxh3_64(bytes))
+}
+
+/// Fails if the bytes of a file differ from those that were written to it, which have this checksum.
+pub(super) fn check_written(bytes: &[u8], written: &str, path: &Path) -> Result<()> {
+    if checksum(bytes) != written {
+        let why = "is not read as it was written: the disk or the memory is damaged".into();
+        return Err(Error::File { path: Some(path.to_owned()), why });
+    }
+    Ok(())
 }
 
 /// Maps the values of an array of `rows` rows.

@@ -11,8 +11,8 @@ use std::path::Path;
 /// Name of the file.
 pub(super) const NAME: &str = "index.json";
 const FORMAT: &str = "frosh-index";
-/// The version written, and the newest that is read.
-const VERSION: u64 = 1;
+/// The newest version that is read.
+const VERSION: u64 = 2;
 /// Largest size of a manifest. No index has so many segments that its manifest is longer.
 const MAX_BYTES: u64 = 1 << 28;
 
@@ -27,6 +27,10 @@ pub(super) struct Manifest {
     pub(super) factors: bool,
     /// The precision of the stored vectors, if there are any.
     pub(super) vectors: Option<StoredVectors>,
+    /// Whether the ids of the rows are names. Version 1 has no names, and a program that knows only that version would
+    /// lose them; so an index with names is of version 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) names: bool,
     /// The next automatic id; `None` when the largest id is in use.
     pub(super) next_id: Option<u64>,
     /// The number of the next file.
@@ -42,6 +46,9 @@ pub(super) struct SegmentFacts {
     pub(super) rows: u64,
     /// The first id, if the ids are consecutive. Otherwise `None`: the ids are in a file.
     pub(super) first_id: Option<u64>,
+    /// Bytes of all names, if the rows have names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name_bytes: Option<u64>,
     pub(super) checksums: Checksums,
     pub(super) removed: Option<Removed>,
 }
@@ -53,6 +60,12 @@ pub(super) struct Checksums {
     pub(super) factors: Option<String>,
     pub(super) ids: Option<String>,
     pub(super) vectors: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) names: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name_ends: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) name_lookup: Option<String>,
     /// Checksum of the file of block checksums; `None` if every array is a single block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) blocks: Option<String>,
@@ -66,6 +79,9 @@ impl Checksums {
             "factors" => self.factors.as_ref(),
             "ids" => self.ids.as_ref(),
             "vectors" => self.vectors.as_ref(),
+            "names" => self.names.as_ref(),
+            "name_ends" => self.name_ends.as_ref(),
+            "name_lookup" => self.name_lookup.as_ref(),
             _ => None,
         }
     }
@@ -139,7 +155,8 @@ impl Manifest {
         let failed = |source: std::io::Error| Error::Io { path: path.clone(), source };
         let content = serde_json::to_value(self).map_err(|e| failed(e.into()))?;
         let checksum = super::column::checksum(content.to_string().as_bytes());
-        let envelope = Envelope { format: FORMAT.into(), version: VERSION, checksum, content };
+        let version = if self.names { VERSION } else { 1 };
+        let envelope = Envelope { format: FORMAT.into(), version, checksum, content };
         let mut text = serde_json::to_vec_pretty(&envelope).map_err(|e| failed(e.into()))?;
         text.push(b'\n');
         let temporary = folder.join(temporary);

@@ -12,6 +12,7 @@
 //! | `index.json` | the manifest: lists the other files; each change replaces it |
 //! | `model.frosh` | the [`Hasher`] |
 //! | `000001.codes.npy`, `.factors.npy`, `.ids.npy`, `.vectors.npy` | a segment: rows that were added together |
+//! | `000001.names.npy`, `.name_ends.npy`, `.name_lookup.npy` | the names of a segment's rows, if ids are text |
 //! | `000002.removed` | the rows of a segment that were removed (a Roaring bitmap) |
 //! | `000001.checksums.npy` | checksums of the blocks of a segment's arrays, if an array has several blocks |
 //! | `lock` | locked by the writer |
@@ -48,6 +49,10 @@
 //! Ids are 64-bit numbers that the caller chooses. Each id occurs at most once. Rows without ids are numbered in the order
 //! in which they are added. Removing a row does not change other ids. Automatic ids are not reused.
 //!
+//! Ids may be text instead: see [`NewRows::push_with_names`]. All rows of an index have names, or none has. Rows with names
+//! are numbered too, in the order in which they are added, and hits have these numbers. [`Index::name`] returns the name of
+//! a number, and [`Index::find`] the number of a name. A row that replaces the row of the same name has a new number.
+//!
 //! # Cost
 //!
 //! Opening maps the files and reads the headers, the sets of removed rows and arrays of a few pages. A search costs as
@@ -83,6 +88,9 @@ mod column;
 mod disk;
 mod journal;
 mod manifest;
+#[cfg(test)]
+mod name_tests;
+mod names;
 mod new_rows;
 #[cfg(test)]
 mod safety_tests;
@@ -115,11 +123,14 @@ pub use writer::IndexWriter;
 const MODEL: &str = "model.frosh";
 const LOCK: &str = "lock";
 /// Endings of file names that start with a number.
-const ENDINGS: [&str; 7] = [
+const ENDINGS: [&str; 10] = [
     "codes.npy",
     "factors.npy",
     "ids.npy",
     "vectors.npy",
+    "names.npy",
+    "name_ends.npy",
+    "name_lookup.npy",
     "checksums.npy",
     "removed",
     manifest::NAME,
@@ -168,6 +179,8 @@ struct Layout {
     /// Factor bytes of a row, if factors are stored.
     factors: Option<usize>,
     vectors: Option<StoredVectors>,
+    /// Whether ids are names.
+    names: bool,
 }
 
 impl Layout {
@@ -183,7 +196,10 @@ impl Layout {
     /// The arrays of a segment, in the order of their checksums in the file of block checksums.
     fn arrays(&self, stores_ids: bool) -> Vec<Form> {
         let ids = stores_ids.then(Form::ids);
-        [Some(self.codes()), self.factors(), self.vectors(), ids].into_iter().flatten().collect()
+        let names = [Form::names(), Form::name_ends(), Form::name_lookup()];
+        let names = names.into_iter().filter(|_| self.names);
+        let arrays = [Some(self.codes()), self.factors(), self.vectors(), ids];
+        arrays.into_iter().flatten().chain(names).collect()
     }
 }
 
@@ -284,6 +300,7 @@ impl Index {
             dim: hasher.dim(),
             factors: manifest.factors.then(|| hasher.factor_bytes()),
             vectors: manifest.vectors,
+            names: manifest.names,
         };
         let opened = before.map_or(&[][..], |before| &before.segments);
         let opened: HashMap<u64, &Arc<Segment>> =
@@ -346,7 +363,8 @@ impl Index {
         self.layout.vectors
     }
 
-    /// Bytes per row on disk: code, factors and vector. Ids take 8 more in segments whose ids are not consecutive.
+    /// Bytes per row on disk: code, factors and vector. Ids take 8 more in segments whose ids are not consecutive. A name
+    /// takes its length and 16 bytes.
     pub fn bytes_per_row(&self) -> usize {
         let forms = [Some(self.layout.codes()), self.layout.factors(), self.layout.vectors()];
         forms.iter().flatten().map(Form::width).sum()
@@ -366,6 +384,102 @@ impl Index {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the ids of the rows are names. An index without rows takes ids of both kinds.
+    pub fn has_names(&self) -> bool {
+        self.layout.names
+    }
+
+    /// The name of the row with this number, which hits have as their `id`. `None` if there is no such row, or if the rows
+    /// have no names.
+    ///
+    /// ```
+    /// # use frosh::{Config, IndexWriter, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let rows = Rows::new(&data, 32)?;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let folder = folder.path().join("index");
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(rows)?;
+    /// # let hasher = sketcher.finish().hasher(16)?;
+    /// # let mut writer = IndexWriter::create(&folder, &hasher, false, None)?;
+    /// # let mut new = writer.add();
+    /// new.push_with_names(rows.slice(0..3), &["cat", "dog", "größe"])?;
+    /// # new.commit()?;
+    /// # let index = writer.index();
+    /// let hits = index.nearest(rows.slice(1..2), 1)?;
+    /// assert_eq!(index.name(hits[0][0].id)?, Some("dog"));
+    /// assert_eq!(index.find("dog")?, Some(hits[0][0].id));
+    /// assert_eq!(index.find("cow")?, None);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails if the ids or the names are damaged.
+    pub fn name(&self, id: u64) -> Result<Option<&str>> {
+        for segment in &self.segments {
+            let Some(names) = &segment.arrays.names else { return Ok(None) };
+            if self.verify && !segment.arrays.may_have(&Pool::ONE, id, id)? {
+                continue;
+            }
+            if let Some(row) = segment.find(id) {
+                return names.of(row, self.verify).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number of the row with this name; `None` if there is none. It costs O(log n) for each segment.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the names or the ids are damaged.
+    pub fn find(&self, name: &str) -> Result<Option<u64>> {
+        for segment in &self.segments {
+            if let Some(row) = segment.find_name(name, self.verify)? {
+                if self.verify {
+                    segment.arrays.verify_ids(&Pool::ONE)?;
+                }
+                return Ok(Some(segment.arrays.ids.of(row)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The numbers of the rows with these names, for [`Search::filter`]. Names that do not exist are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the rows have no names, or if the names or the ids are damaged.
+    pub fn find_all<S: AsRef<str>>(
+        &self,
+        names: impl IntoIterator<Item = S>,
+    ) -> Result<crate::IdSet> {
+        self.check_kind(true)?;
+        let mut found = crate::IdSet::new();
+        for name in names {
+            found.extend(self.find(name.as_ref())?);
+        }
+        Ok(found)
+    }
+
+    /// Fails if the rows have ids of the other kind. An index without rows takes both.
+    fn check_kind(&self, names: bool) -> Result<()> {
+        if self.segments.is_empty() || names == self.layout.names {
+            return Ok(());
+        }
+        let (have, got) = match names {
+            false => ("names", "whole numbers"),
+            true => ("whole numbers", "names"),
+        };
+        Err(Error::File {
+            path: Some(self.folder.clone()),
+            why: format!(
+                "the ids of this index are {have}, and these are {got}: all must be alike"
+            ),
+        })
     }
 
     /// Reads all files and verifies their checksums, also of arrays that were verified before.

@@ -1,9 +1,10 @@
 //! Rows that are being added to an index: encoded, written to segments, and visible after [`NewRows::commit`].
 
-use super::StoredVectors;
 use super::manifest::{self};
+use super::names::check_name;
 use super::segment::{self, NewPart, Segment, SegmentWriter};
 use super::writer::{IndexWriter, MAX_SEGMENT_ROWS, mark, number};
+use super::{Index, Layout, StoredVectors};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{Element, Rows};
@@ -44,6 +45,8 @@ pub struct NewRows<'w> {
     pub(super) writer: &'w mut IndexWriter,
     pub(super) pool: Pool,
     pub(super) replace: bool,
+    /// Whether the ids of these rows are names; `None` before the first row.
+    pub(super) names: Option<bool>,
     pub(super) current: Option<SegmentWriter>,
     pub(super) done: Vec<manifest::SegmentFacts>,
     pub(super) next_id: Option<u64>,
@@ -72,25 +75,29 @@ impl NewRows<'_> {
     ///
     /// Fails as [`NewRows::push_with_ids`], or if there are not enough ids left.
     pub fn push<T: Element>(&mut self, rows: Rows<'_, T>) -> Result<()> {
-        let enough = |first: &u64| first.checked_add(rows.len() as u64).is_some();
+        let ids = self.automatic(rows.len())?;
+        self.push_with_ids(rows, &ids)
+    }
+
+    /// The next automatic ids.
+    fn automatic(&mut self, rows: usize) -> Result<Vec<u64>> {
+        let enough = |first: &u64| first.checked_add(rows as u64).is_some();
         // Where no numbers are left after the largest id that there ever was, rows may still be numbered on from the
         // largest that is there: the others were removed.
         let first = self.next_id.filter(enough).or_else(|| self.after_largest()).or(self.next_id);
         self.next_id = first;
-        let end = first.and_then(|first| first.checked_add(rows.len() as u64));
+        let end = first.and_then(|first| first.checked_add(rows as u64));
         let (Some(first), Some(end)) = (first, end) else {
             let largest = first.map_or(u64::MAX, |first| first.saturating_sub(1));
             return Err(Error::File {
                 path: Some(self.writer.index.folder.clone()),
                 why: format!(
                     "rows without ids are numbered on from the largest id, and after {largest} \
-                     there are not {} numbers: give ids for these rows",
-                    rows.len()
+                     there are not {rows} numbers: give ids for these rows"
                 ),
             });
         };
-        let ids: Vec<u64> = (first..end).collect();
-        self.push_with_ids(rows, &ids)
+        Ok((first..end).collect())
     }
 
     /// The number after the largest id of the rows that exist or are being added; `None` after 2^64 - 1.
@@ -114,8 +121,77 @@ impl NewRows<'_> {
     /// # Errors
     ///
     /// Fails if the numbers of ids and rows differ, if the rows have another dimension than the model, if a value is not
-    /// finite or too large (above 65504 for [`StoredVectors::F16`]), or if a file cannot be written.
+    /// finite or too large (above 65504 for [`StoredVectors::F16`]), if other rows have names, or if a file cannot be
+    /// written.
     pub fn push_with_ids<T: Element>(&mut self, rows: Rows<'_, T>, ids: &[u64]) -> Result<()> {
+        self.set_kind(false)?;
+        self.push_rows(rows, ids, &[])
+    }
+
+    /// Adds rows whose ids are these names, one for each row. A name has 1 to 65,536 bytes. The rows are numbered as by
+    /// [`NewRows::push`]; hits have the numbers, and [`Index::name`] returns their names.
+    ///
+    /// ```
+    /// # use frosh::{Config, IndexWriter, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let rows = Rows::new(&data, 32)?;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let folder = folder.path().join("index");
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(rows)?;
+    /// # let hasher = sketcher.finish().hasher(16)?;
+    /// # let mut writer = IndexWriter::create(&folder, &hasher, false, None)?;
+    /// let mut new = writer.add();
+    /// new.push_with_names(rows.slice(0..2), &["a.jpg", "b.jpg"])?;
+    /// new.commit()?;
+    ///
+    /// let mut new = writer.add().replace(true);
+    /// new.push_with_names(rows.slice(5..6), &["a.jpg"])?;
+    /// assert_eq!(new.commit()?, 1); // one row was replaced
+    /// assert_eq!(writer.remove_names(&["b.jpg", "c.jpg"])?, 1);
+    /// assert_eq!((writer.index().len(), writer.index().find("b.jpg")?), (1, None));
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`NewRows::push_with_ids`], if a name is empty or too long, or if other rows have whole numbers as ids.
+    pub fn push_with_names<T: Element, S: AsRef<str>>(
+        &mut self,
+        rows: Rows<'_, T>,
+        names: &[S],
+    ) -> Result<()> {
+        self.set_kind(true)?;
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        names.iter().enumerate().try_for_each(|(row, name)| check_name(row, name))?;
+        let ids = self.automatic(names.len())?;
+        self.push_rows(rows, &ids, &names)
+    }
+
+    /// Whether ids are names, from the first row on. Fails if those of other rows are of the other kind.
+    fn set_kind(&mut self, names: bool) -> Result<()> {
+        let index = &self.writer.index;
+        index.check_kind(names)?;
+        if self.names.is_some_and(|before| before != names) {
+            let why = "some of the rows being added have names and some numbers: all must be alike";
+            return Err(Error::File { path: Some(index.folder.clone()), why: why.into() });
+        }
+        self.names = Some(names);
+        Ok(())
+    }
+
+    /// The layout of the index after these rows are added.
+    fn layout(index: &Index, names: Option<bool>) -> Layout {
+        Layout { names: names.unwrap_or(index.layout.names), ..index.layout.clone() }
+    }
+
+    /// Adds rows. `names` is empty if they have none.
+    fn push_rows<T: Element>(
+        &mut self,
+        rows: Rows<'_, T>,
+        ids: &[u64],
+        names: &[&str],
+    ) -> Result<()> {
         if ids.len() != rows.len() {
             let why = format!("there are {} ids: give one for each row", ids.len());
             return Err(Error::setting("rows", rows.len(), why));
@@ -135,14 +211,16 @@ impl NewRows<'_> {
                 Some(segment) => segment,
                 empty => {
                     let (index, journal) = (&self.writer.index, &mut self.writer.journal);
+                    let layout = Self::layout(index, self.names);
                     let number = number(&index.folder, &mut self.next_number)?;
-                    journal.add(segment::names(number, &index.layout))?;
-                    empty.insert(SegmentWriter::create(&index.folder, number, &index.layout)?)
+                    journal.add(segment::names(number, &layout))?;
+                    empty.insert(SegmentWriter::create(&index.folder, number, &layout)?)
                 }
             };
             let room = usize::try_from(MAX_SEGMENT_ROWS - segment.rows()).unwrap_or(usize::MAX);
             let end = ids.len().min(at.saturating_add(room));
-            segment.push(cut(&codes, vectors.as_deref(), ids, at..end))?;
+            let part = cut(&codes, vectors.as_deref(), ids, at..end);
+            segment.push(NewPart { names: names.get(at..end).unwrap_or(&[]), ..part })?;
             at = end;
         }
         // One more than the largest id that was ever used.
@@ -169,16 +247,23 @@ impl NewRows<'_> {
     pub fn commit(mut self) -> Result<u64> {
         self.end_segment()?;
         let (new, next_id) = (std::mem::take(&mut self.done), self.next_id);
-        let (next_number, replace) = (self.next_number, self.replace);
+        let (next_number, replace, names) = (self.next_number, self.replace, self.names);
         let mut replaced = 0;
         let pool = self.pool.clone();
         self.writer.change(|index, manifest, journal| {
             manifest.next_number = next_number;
             manifest.next_id = next_id;
+            let layout = Self::layout(index, names);
+            manifest.names = layout.names;
             let mut opened: Vec<Segment> = Vec::new();
             let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
             for facts in new {
-                let segment = Segment::open(&index.folder, facts, &index.layout, None)?;
+                let segment = Segment::open(&index.folder, facts, &layout, None)?;
+                if segment.arrays.names.is_some() {
+                    by_name(index, &opened, &segment, replace, &mut dead)?;
+                    opened.push(segment);
+                    continue;
+                }
                 let ids = &segment.arrays.ids;
                 for other in &opened {
                     if let Some(row) = ids.common(&other.arrays.ids).next() {
@@ -218,6 +303,43 @@ impl Drop for NewRows<'_> {
     }
 }
 
+/// Finds the rows of the index that have the names of the rows of a new segment, and adds them to `dead` if they are to be
+/// replaced. Fails if they are not, or if another new segment has one of these names.
+fn by_name(
+    index: &Index,
+    opened: &[Segment],
+    new: &Segment,
+    replace: bool,
+    dead: &mut BTreeMap<usize, IdSet>,
+) -> Result<()> {
+    let twice = |segment: &Segment, row: u64| match &segment.arrays.names {
+        Some(names) => match names.of(row as usize, true) {
+            Ok(name) => Error::DuplicateName { name: name.to_owned() },
+            Err(error) => error,
+        },
+        None => Error::DuplicateId { id: row },
+    };
+    let common =
+        |segment: &Segment| match segment.arrays.names.as_ref().zip(new.arrays.names.as_ref()) {
+            Some((theirs, ours)) => theirs.common(ours, true),
+            None => Ok(IdSet::new()),
+        };
+    for other in opened {
+        if let Some(row) = common(other)?.min() {
+            return Err(twice(other, row));
+        }
+    }
+    for (s, old) in index.segments.iter().enumerate() {
+        let rows = common(old)? - &old.removed;
+        match rows.min() {
+            None => {}
+            Some(row) if !replace => return Err(twice(old, row)),
+            Some(_) => *dead.entry(s).or_default() |= rows,
+        }
+    }
+    Ok(())
+}
+
 /// A range of the rows that are being added.
 fn cut<'a>(
     codes: &'a Codes,
@@ -228,6 +350,7 @@ fn cut<'a>(
     let part = |bytes: &'a [u8], width: usize| &bytes[range.start * width..range.end * width];
     NewPart {
         ids: &ids[range.clone()],
+        names: &[],
         codes: part(codes.as_bytes(), codes.bytes_per_row()),
         factors: codes.factors.as_ref().map_or(&[], |f| part(&f.data, f.bytes)),
         vectors: vectors.map_or(&[], |bytes| part(bytes, bytes.len() / ids.len())),

@@ -17,16 +17,21 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The hits of a search in an index that returns every id with its score.
-fn answers(folder: &Path) -> (u64, Vec<Vec<Hit>>) {
+/// Number of rows, and the hits of a search that returns every id with its score, and their names.
+type Answers = (u64, Vec<Vec<Hit>>, Vec<Option<String>>);
+
+fn answers(folder: &Path) -> Answers {
     let index = Index::open(folder).unwrap();
     index.check().unwrap();
     let all = Search::nearest(5000).ranking(Ranking::Estimated).rerank(0);
-    (index.len(), index.search(rows(&data(2, 77)), &all).unwrap())
+    let found = index.search(rows(&data(2, 77)), &all).unwrap();
+    let name = |hit: &Hit| index.name(hit.id).unwrap().map(str::to_owned);
+    let names = found[0].iter().map(name).collect();
+    (index.len(), found, names)
 }
 
 /// A change to an index in a folder.
-type Change = fn(&Path) -> Result<()>;
+pub(super) type Change = fn(&Path) -> Result<()>;
 
 const CHANGES: [(&str, Change); 5] = [
     ("add", |folder| {
@@ -55,17 +60,25 @@ const CHANGES: [(&str, Change); 5] = [
 /// the files of the index and those of others, and no more.
 #[test]
 fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
+    each_step_of(&CHANGES, "two changes", |base| {
+        small(base, Some(StoredVectors::F32), Metric::L2);
+        CHANGES[0].1(base).unwrap();
+        IndexWriter::open(base).unwrap().remove(&[2, 6, 405]).unwrap();
+    });
+}
+
+/// The test above for some changes to an index that `make` makes. Of the changes called `double`, the first one removes
+/// the row with id 20 or the name n20.
+pub(super) fn each_step_of(changes: &[(&str, Change)], double: &str, make: impl Fn(&Path)) {
     let dir = quick_dir();
     let base = dir.path().join("base");
-    small(&base, Some(StoredVectors::F32), Metric::L2);
-    CHANGES[0].1(&base).unwrap();
-    IndexWriter::open(&base).unwrap().remove(&[2, 6, 405]).unwrap();
+    make(&base);
     // Files of others with names that the writer could use next.
     let mine = ["000009.codes.npy", "000010.index.json", "000011.ids.npy", "20260101.vectors.npy"];
     for name in mine {
         std::fs::write(base.join(name), "mine").unwrap();
     }
-    for (name, change) in CHANGES {
+    for (name, change) in changes {
         let before = answers(&base);
         let after = dir.path().join("after");
         copy(&base, &after);
@@ -73,8 +86,13 @@ fn whatever_step_fails_or_is_the_last_the_index_is_as_before_or_as_after() {
         let after = answers(&after);
         let middle = dir.path().join("middle");
         copy(&base, &middle);
-        IndexWriter::open(&middle).unwrap().remove(&[20]).unwrap();
-        let middle = (name == "two changes").then(|| answers(&middle));
+        let mut writer = IndexWriter::open(&middle).unwrap();
+        match writer.index().has_names() {
+            true => writer.remove_names(&["n20"]).unwrap(),
+            false => writer.remove(&[20]).unwrap(),
+        };
+        drop(writer);
+        let middle = (*name == double).then(|| answers(&middle));
         for killed in [false, true] {
             let mut reached = true;
             let mut steps = 0;

@@ -69,6 +69,12 @@ impl Seal {
         Error::File { path: Some(self.path.clone()), why: DAMAGED.into() }
     }
 
+    /// An error of the array for another reason than its checksum.
+    pub(super) fn fault(&self, why: &str) -> Error {
+        let why = format!("{why}: it is damaged; build the index again");
+        Error::File { path: Some(self.path.clone()), why }
+    }
+
     #[cfg(test)]
     pub(super) fn was_verified(&self) -> bool {
         self.all_verified.load(Ordering::Acquire)

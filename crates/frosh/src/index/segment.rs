@@ -8,6 +8,7 @@
 
 use super::column::{self, Column, Finished, Form};
 use super::manifest::{Checksums, Removed, SegmentFacts};
+use super::names::{NameWriter, Names};
 use super::seal::{self, Seal};
 use super::{Layout, StoredVectors, disk};
 use crate::error::{Error, Result};
@@ -110,6 +111,7 @@ pub(super) struct Arrays {
     pub(super) codes: Codes,
     pub(super) ids: Ids,
     pub(super) vectors: Option<Bytes>,
+    pub(super) names: Option<Names>,
     codes_seal: Seal,
     factors_seal: Option<Seal>,
     ids_seal: Option<Seal>,
@@ -140,9 +142,24 @@ impl Arrays {
             None => Ids::Stored(map(Form::ids())?),
         };
         let vectors = layout.vectors().map(map).transpose()?;
+        let name_bytes = match (layout.names, facts.name_bytes) {
+            (true, None) => return Err(wrong("its rows have no names")),
+            (false, Some(_)) => return Err(wrong("its rows have names")),
+            (_, bytes) => bytes,
+        };
+        let name_arrays = match name_bytes {
+            Some(bytes) => {
+                let names = column::map(&path(Form::names()), Form::names(), bytes)?;
+                Some((names, map(Form::name_ends())?, map(Form::name_lookup())?))
+            }
+            None => None,
+        };
         // The arrays were mapped, so their lengths do not overflow.
         let forms = layout.arrays(facts.first_id.is_none());
-        let length = |form: &Form| seal::blocks(facts.rows * form.width() as u64);
+        let length = |form: &Form| match name_bytes {
+            Some(bytes) if form.name == Form::names().name => seal::blocks(bytes),
+            _ => seal::blocks(facts.rows * form.width() as u64),
+        };
         let blocks = match facts.checksums.blocks {
             Some(_) => {
                 let form = Form::checksums();
@@ -162,11 +179,28 @@ impl Arrays {
         });
         // In the order of `Layout::arrays`.
         let mut next = |there: bool| there.then(|| seals.next()).flatten().transpose();
+        let missing = || wrong("an array is missing");
+        let codes_seal = next(true)?.ok_or_else(missing)?;
+        let factors_seal = next(codes.factors.is_some())?;
+        let vectors_seal = next(vectors.is_some())?;
+        let ids_seal = next(facts.first_id.is_none())?;
+        let names = match name_arrays {
+            Some((bytes, ends, lookup)) => Some(Names {
+                bytes,
+                ends,
+                lookup,
+                bytes_seal: next(true)?.ok_or_else(missing)?,
+                ends_seal: next(true)?.ok_or_else(missing)?,
+                lookup_seal: next(true)?.ok_or_else(missing)?,
+            }),
+            None => None,
+        };
         Ok(Self {
-            codes_seal: next(true)?.ok_or_else(|| wrong("there are no codes"))?,
-            factors_seal: next(codes.factors.is_some())?,
-            vectors_seal: next(vectors.is_some())?,
-            ids_seal: next(facts.first_id.is_none())?,
+            codes_seal,
+            factors_seal,
+            vectors_seal,
+            ids_seal,
+            names,
             blocks: blocks.clone(),
             codes,
             ids,
@@ -305,6 +339,13 @@ impl Segment {
         self.arrays.ids.find(id).filter(|row| !self.removed.contains(*row as u64))
     }
 
+    /// The row of a name, if the segment has it and it is not removed.
+    pub(super) fn find_name(&self, name: &str, verify: bool) -> Result<Option<usize>> {
+        let Some(names) = &self.arrays.names else { return Ok(None) };
+        let row = names.find(name, verify)?;
+        Ok(row.filter(|row| !self.removed.contains(*row as u64)))
+    }
+
     /// The rows that a search may return: not removed, and with an id in `among` if it is given. `None` means all rows.
     pub(super) fn allowed(&self, among: Option<&IdSet>) -> Option<std::borrow::Cow<'_, IdSet>> {
         let Some(among) = among else {
@@ -367,6 +408,12 @@ impl Segment {
                 return Err(Error::File { path: Some(path(Form::ids())), why: why.into() });
             }
         }
+        if let Some(names) = &arrays.names {
+            test(Some(&names.bytes_seal), Some(&names.bytes), sums.names.as_ref())?;
+            test(Some(&names.ends_seal), Some(&names.ends), sums.name_ends.as_ref())?;
+            test(Some(&names.lookup_seal), Some(&names.lookup), sums.name_lookup.as_ref())?;
+            names.check()?;
+        }
         match (&arrays.blocks, &sums.blocks) {
             (Some(bytes), Some(sum)) if column::checksum(bytes) != *sum => {
                 Err(Error::File { path: Some(path(Form::checksums())), why: seal::DAMAGED.into() })
@@ -397,6 +444,7 @@ pub(super) struct SegmentWriter {
     codes: Column,
     factors: Option<Column>,
     vectors: Option<Column>,
+    names: Option<NameWriter>,
     ids: IdWriter,
 }
 
@@ -406,10 +454,12 @@ enum IdWriter {
     Stored { column: Box<Column>, last: u64, ascending: bool, rows: u64 },
 }
 
-/// A batch of rows to append: ids, codes, factors and vectors, each row after row.
+/// A batch of rows to append: ids, names, codes, factors and vectors, each row after row.
 #[derive(Clone, Copy)]
 pub(super) struct NewPart<'a> {
     pub(super) ids: &'a [u64],
+    /// Empty if the rows have no names.
+    pub(super) names: &'a [&'a str],
     pub(super) codes: &'a [u8],
     pub(super) factors: &'a [u8],
     pub(super) vectors: &'a [u8],
@@ -417,13 +467,15 @@ pub(super) struct NewPart<'a> {
 
 impl SegmentWriter {
     pub(super) fn create(folder: &Path, number: u64, layout: &Layout) -> Result<Self> {
-        let column = |form| Column::create(folder.join(name(number, form)), form);
+        let path = |form| folder.join(name(number, form));
+        let column = |form| Column::create(path(form), form);
         Ok(Self {
             folder: folder.to_owned(),
             number,
             codes: column(layout.codes())?,
             factors: layout.factors().map(column).transpose()?,
             vectors: layout.vectors().map(column).transpose()?,
+            names: layout.names.then(|| NameWriter::create(path)).transpose()?,
             ids: IdWriter::Consecutive { first: 0, rows: 0 },
         })
     }
@@ -441,6 +493,9 @@ impl SegmentWriter {
         }
         if let Some(column) = &mut self.vectors {
             column.write(part.vectors)?;
+        }
+        if let Some(names) = &mut self.names {
+            part.names.iter().try_for_each(|name| names.push(name))?;
         }
         part.ids.iter().try_for_each(|id| self.push_id(*id))
     }
@@ -496,6 +551,8 @@ impl SegmentWriter {
                 (None, Some(column), Some(order))
             }
         };
+        // The writer numbers rows with names, so that their ids ascend.
+        debug_assert!(order.is_none() || self.names.is_none());
         let finish = |column: Column| match &order {
             None => column.finish(),
             Some(order) => reordered(column, order),
@@ -504,8 +561,17 @@ impl SegmentWriter {
         let factors = self.factors.map(finish).transpose()?;
         let vectors = self.vectors.map(finish).transpose()?;
         let ids = id_column.map(Column::finish).transpose()?;
+        let names = self.names.map(NameWriter::finish).transpose()?;
         // In the order of `Layout::arrays`.
-        let all = [Some(&codes), factors.as_ref(), vectors.as_ref(), ids.as_ref()];
+        let all = [
+            Some(&codes),
+            factors.as_ref(),
+            vectors.as_ref(),
+            ids.as_ref(),
+            names.as_ref().map(|names| &names.names),
+            names.as_ref().map(|names| &names.ends),
+            names.as_ref().map(|names| &names.lookup),
+        ];
         let blocks = if all.iter().flatten().any(|array| array.blocks.len() > 1) {
             let form = Form::checksums();
             let mut column = Column::create(self.folder.join(name(self.number, form)), form)?;
@@ -516,14 +582,23 @@ impl SegmentWriter {
         } else {
             None
         };
+        let name_bytes = names.as_ref().map(|names| names.bytes);
+        let [names, name_ends, name_lookup] = match names {
+            Some(names) => [names.names, names.ends, names.lookup].map(|array| Some(array.whole)),
+            None => [None, None, None],
+        };
         let checksums = Checksums {
+            names,
+            name_ends,
+            name_lookup,
             codes: codes.whole,
             factors: factors.map(|array| array.whole),
             vectors: vectors.map(|array| array.whole),
             ids: ids.map(|array| array.whole),
             blocks,
         };
-        Ok(SegmentFacts { number: self.number, rows, first_id, checksums, removed: None })
+        let number = self.number;
+        Ok(SegmentFacts { number, rows, first_id, name_bytes, checksums, removed: None })
     }
 }
 

@@ -87,6 +87,7 @@ impl IndexWriter {
             model: hasher.id().to_string(),
             factors,
             vectors,
+            names: false,
             next_id: Some(0),
             next_number: 1,
             segments: Vec::new(),
@@ -133,6 +134,7 @@ impl IndexWriter {
             writer: self,
             pool: Pool::current(),
             replace: false,
+            names: None,
             current: None,
             done: Vec::new(),
             next_id,
@@ -147,6 +149,10 @@ impl IndexWriter {
     ///
     /// Fails if the ids of a segment are damaged, or if a file cannot be written. Then no row is removed.
     pub fn remove(&mut self, ids: &[u64]) -> Result<u64> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        self.index.check_kind(false)?;
         let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
         let (Some(low), Some(high)) = (ids.iter().min(), ids.iter().max()) else { return Ok(0) };
         for (s, segment) in self.index.segments.iter().enumerate() {
@@ -156,6 +162,33 @@ impl IndexWriter {
                 }
             }
         }
+        self.remove_rows(dead)
+    }
+
+    /// Removes rows by their names. Returns the number of removed rows. Names that do not exist are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the ids of the index are whole numbers, if the names are damaged, or if a file cannot be written. Then no
+    /// row is removed.
+    pub fn remove_names<S: AsRef<str>>(&mut self, names: &[S]) -> Result<u64> {
+        if names.is_empty() {
+            return Ok(0);
+        }
+        self.index.check_kind(true)?;
+        let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
+        for (s, segment) in self.index.segments.iter().enumerate() {
+            for name in names {
+                if let Some(row) = segment.find_name(name.as_ref(), true)? {
+                    dead.entry(s).or_default().insert(row as u64);
+                }
+            }
+        }
+        self.remove_rows(dead)
+    }
+
+    /// Removes rows of segments. Returns how many.
+    fn remove_rows(&mut self, dead: BTreeMap<usize, IdSet>) -> Result<u64> {
         if dead.is_empty() {
             return Ok(0);
         }
@@ -196,7 +229,13 @@ impl IndexWriter {
                 if writers.last().is_some_and(|w| w.rows() >= MAX_SEGMENT_ROWS) {
                     writers.push(create()?);
                 }
-                let part = part(&segments[s], &index.layout, row, std::slice::from_ref(&id));
+                // Verified above.
+                let name = segments[s].arrays.names.as_ref().map(|names| names.of(row, false));
+                let name = name.transpose()?;
+                let part = NewPart {
+                    names: name.as_slice(),
+                    ..part(&segments[s], &index.layout, row, std::slice::from_ref(&id))
+                };
                 if let Some(writer) = writers.last_mut() {
                     writer.push(part)?;
                 }
@@ -299,6 +338,7 @@ fn part<'a>(segment: &'a Segment, layout: &Layout, row: usize, ids: &'a [u64]) -
     let arrays = &segment.arrays;
     NewPart {
         ids,
+        names: &[],
         codes: arrays.codes.row(row),
         factors: arrays.codes.factors.as_ref().map_or(&[], |f| cut(&f.data, f.bytes)),
         vectors: match (&arrays.vectors, layout.vectors()) {
