@@ -200,8 +200,7 @@ impl Index {
         let mut new = pool.install(|| writer.add()).replace(replace);
         for piece in pieces.try_iter()? {
             let piece = piece?;
-            let (first, array, ids): (usize, Bound<'_, PyAny>, Option<Vec<u64>>) =
-                piece.extract()?;
+            let (first, array, ids): (usize, Bound<'_, PyAny>, Option<Ids>) = piece.extract()?;
             let consumer = Add { new: &mut new, ids: ids.as_ref() };
             arrays::feed(&array, first, &pool, consumer)?;
             py.check_signals()?;

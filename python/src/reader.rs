@@ -76,6 +76,7 @@ impl Reader {
             dim,
             kind: dtype.map(kind).transpose()?,
             skip_bad,
+            ..Options::default()
         };
         wait(py, move || {
             let vectors = Vectors::open(&paths, &options).map_err(of_files)?;

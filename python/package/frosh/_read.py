@@ -105,7 +105,12 @@ def read(
     >>> vectors.rows, vectors.dim, sum(len(batch) for batch in vectors)
     (5, 3, 5)
     """
-    paths = [path] if isinstance(path, (str, bytes)) or hasattr(path, "__fspath__") else list(path)
+    if isinstance(path, (str, bytes)) or hasattr(path, "__fspath__"):
+        paths: Sequence[Any] = [path]
+    elif isinstance(path, (list, tuple)):
+        paths = path
+    else:
+        raise TypeError(f"expected a path or a list of paths, got {type(path).__name__}")
     options = {
         "column": column,
         "columns": columns,
