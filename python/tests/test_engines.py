@@ -10,12 +10,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import frosh
 from conftest import need, skip_aloud
+
+#: Worker processes import this module, for the functions below.
+HERE = str(Path(__file__).resolve().parent)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [HERE, os.environ.get("PYTHONPATH")]))
 
 PARTS = 5
 SETTINGS = {"sketch_rows": 32, "seed": 11}
@@ -93,6 +98,7 @@ def spark():
         .config("spark.sql.shuffle.partitions", "3")
         .config("spark.task.maxFailures", "4")
         .config("spark.executor.memory", "1g")
+        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
@@ -203,8 +209,11 @@ def test_dask_data_frames(dask_client, rows):
 
     import frosh.dask
 
+    import dask
+
     frame = pd.DataFrame({"v": list(rows[:600])})
-    partitions = dd.from_pandas(frame, npartitions=3)
+    with dask.config.set({"dataframe.convert-string": False}):  # else Dask makes text of the arrays
+        partitions = dd.from_pandas(frame, npartitions=3)
     got = frosh.dask.sketch(partitions, column="v", **SETTINGS)
     assert got.rows == 600
     hasher = got.hasher(8)

@@ -74,6 +74,7 @@ class Codes:
         return _lists(found)
 
     def _search(self, queries: Any, hasher: Hasher | None, **options: Any) -> Any:
+        asked: Any
         if isinstance(queries, Codes):
             asked = queries._native
         elif isinstance(queries, (_native.Queries, _native.Codes)):

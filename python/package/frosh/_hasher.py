@@ -508,7 +508,9 @@ def _same(a: Any, b: Any) -> bool:
 def _not_fitted(hasher: Hasher) -> Exception:
     kind: Any = NotFittedError
     if "sklearn" in sys.modules:
-        from sklearn.exceptions import NotFittedError as kind
+        from sklearn import exceptions
+
+        kind = exceptions.NotFittedError
     return kind(
         f"This {type(hasher).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before using "
         "this estimator."

@@ -266,7 +266,8 @@ class Index:
             return self._native.contains_name(id)
         if isinstance(id, (bool, np.bool_)) or not isinstance(id, (int, np.integer)):
             return False
-        return 0 <= id < 2**64 and self._native.contains(int(id))
+        number = int(id)
+        return 0 <= number < 2**64 and self._native.contains(number)
 
     def __enter__(self) -> Index:
         return self

@@ -75,7 +75,7 @@ class Sketch:
         worker: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        self._settings = {
+        self._settings: dict[str, Any] = {
             "sketch_rows": sketch_rows,
             "method": method,
             "metric": metric,

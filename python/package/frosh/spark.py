@@ -24,11 +24,12 @@ from ._hasher import Hasher
 from ._sketch import Sketch
 
 try:
+    import pandas as pd
     from pyspark.sql import functions as F
     from pyspark.sql.functions import pandas_udf
     from pyspark.sql.types import BinaryType, StructField, StructType
 except ImportError as error:
-    raise ImportError("frosh.spark needs PySpark: pip install 'frosh[spark]'") from error
+    raise ImportError("frosh.spark needs PySpark and pandas: pip install 'frosh[spark]'") from error
 
 _PARTS = "worker long, sketch binary"
 
@@ -118,7 +119,7 @@ def register(spark: Any, hasher: Hasher | None = None, **sketch_settings: Any) -
     given = settings(sketch_settings)
 
     @pandas_udf("binary")
-    def frosh_sketch(vectors: "pd.Series", workers: "pd.Series") -> bytes:  # type: ignore[name-defined]  # noqa: F821
+    def frosh_sketch(vectors: pd.Series, workers: pd.Series) -> bytes:
         numbers = set(workers)
         if len(numbers) != 1:
             raise ValueError(f"one worker number for each group, got {sorted(numbers)[:3]}")
@@ -126,14 +127,12 @@ def register(spark: Any, hasher: Hasher | None = None, **sketch_settings: Any) -
         return data if data is not None else b""
 
     @pandas_udf("binary")
-    def frosh_merge(sketches: "pd.Series") -> bytes:  # type: ignore[name-defined]  # noqa: F821
+    def frosh_merge(sketches: pd.Series) -> bytes:
         parts = [Sketch.from_bytes(part, n_jobs=1) for part in sketches if part]
         return Sketch.merge(*parts).to_bytes()
 
     @pandas_udf("binary")
-    def frosh_fit(sketches: "pd.Series", bits: "pd.Series") -> "pd.Series":  # type: ignore[name-defined]  # noqa: F821
-        import pandas as pd
-
+    def frosh_fit(sketches: pd.Series, bits: pd.Series) -> pd.Series:
         pairs = zip(sketches, bits)
         return pd.Series([Sketch.from_bytes(part, n_jobs=1).hasher(int(n)).to_bytes() for part, n in pairs])
 
@@ -141,9 +140,7 @@ def register(spark: Any, hasher: Hasher | None = None, **sketch_settings: Any) -
     if hasher is not None:
 
         @pandas_udf("binary")
-        def frosh_encode(vectors: "pd.Series") -> "pd.Series":  # type: ignore[name-defined]  # noqa: F821
-            import pandas as pd
-
+        def frosh_encode(vectors: pd.Series) -> pd.Series:
             if len(vectors) == 0:
                 return pd.Series([], dtype=object)
             return pd.Series([code.tobytes() for code in hasher.transform(vectors)])
