@@ -16,7 +16,7 @@ import numpy as np
 from . import _native
 
 #: Bytes of the first piece, and of every piece that is a converted copy.
-_START_BYTES = 8 << 20
+_START_BYTES = 16 << 20
 _COPY_BYTES = 4 << 20
 #: A piece shall take about this long, so that Ctrl-C and progress are handled often enough.
 _SECONDS = 0.2
@@ -173,8 +173,8 @@ def _cut(array: np.ndarray, is_bf16: bool, most: int | None) -> Iterator[np.ndar
         seconds = time.perf_counter() - start
         if seconds > _SECONDS:
             step = max(1, step // 2)
-        elif seconds < _SECONDS / 3:
-            step = max(1, min(step * 2, largest // width, rows))
+        elif seconds < _SECONDS / 5:
+            step = max(1, min(step * 4, largest // width, rows))
 
 
 def _target(dtype: np.dtype) -> np.dtype:
