@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 thread_local! {
     /// The pool of the innermost [`Pool::install`] on this thread.
@@ -65,8 +65,8 @@ impl Pool {
 
     /// The shared pool with one thread for every core. It is created on first use.
     pub fn all() -> &'static Self {
-        static ALL: OnceLock<Pool> = OnceLock::new();
-        ALL.get_or_init(|| {
+        static ALL: PerProcess<Pool> = PerProcess::new();
+        ALL.get(|| {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             // If threads cannot be started, work runs on the calling thread.
             Self::new(cores).unwrap_or(Self::ONE)
@@ -165,9 +165,8 @@ impl Pool {
 
     /// Runs `work` inside a rayon pool of this size, for code that calls rayon directly.
     pub(crate) fn in_rayon<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        static SINGLE: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
-        let single =
-            || SINGLE.get_or_init(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());
+        static SINGLE: PerProcess<Option<rayon::ThreadPool>> = PerProcess::new();
+        let single = || SINGLE.get(|| rayon::ThreadPoolBuilder::new().num_threads(1).build().ok());
         match &self.0 {
             Some(pool) => pool.rayon.install(work),
             None => match single() {
@@ -178,11 +177,50 @@ impl Pool {
     }
 }
 
+/// A shared value that is made on first use, once in each process. Threads do not survive a `fork`: a child process that
+/// used its parent's pool would wait for ever. So the child makes a pool of its own.
+struct PerProcess<T: 'static>(Mutex<Option<(u32, &'static T)>>);
+
+impl<T> PerProcess<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn get(&self, make: impl FnOnce() -> T) -> &'static T {
+        let process = std::process::id();
+        // A panic in `make` leaves the old value, which is checked like any other.
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *made {
+            Some((maker, value)) if maker == process => value,
+            _ => {
+                let value: &'static T = Box::leak(Box::new(make()));
+                *made = Some((process, value));
+                value
+            }
+        }
+    }
+}
+
 /// Clears a flag when it is dropped, also by a panic.
 struct ResetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for ResetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_another_process_is_made_anew() {
+        static MADE: PerProcess<u32> = PerProcess::new();
+        assert_eq!((*MADE.get(|| 1), *MADE.get(|| 2)), (1, 1));
+        // As in a child after a fork: the value is of a process with another number.
+        let other = MADE.0.lock().unwrap().unwrap().1;
+        *MADE.0.lock().unwrap() = Some((std::process::id().wrapping_add(1), other));
+        assert_eq!((*MADE.get(|| 3), *MADE.get(|| 4)), (3, 3));
     }
 }

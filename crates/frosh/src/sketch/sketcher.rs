@@ -202,6 +202,14 @@ impl Sketcher {
         let mut at = 0;
         while at < batch.len() {
             let rest = batch.slice(at..batch.len());
+            let direct = T::as_f32(rest.as_slice()).is_some() && self.config.metric == Metric::L2;
+            if direct && self.pending > 0 && self.pending == self.limit() {
+                // Rows of an earlier batch fill the buffer. Once they are used, the rest needs no copy. They are used
+                // only if an accepted row follows them.
+                rows::check(&rest.slice(0..1)).map_err(|e| e.shift_row(at))?;
+                self.use_pending();
+                continue;
+            }
             let taken = match T::as_f32(rest.as_slice()) {
                 Some(values) if self.pending == 0 && self.config.metric == Metric::L2 => {
                     match self.take_blocks(values) {
