@@ -9,7 +9,6 @@ use crate::run::{compute, wait};
 use frosh::{Element, Hit, IndexWriter, NewRows, Rows, StoredVectors};
 use frosh_io::RowConsumer;
 use pyo3::exceptions::PyValueError;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
@@ -148,7 +147,7 @@ impl Index {
             vectors.map(str::parse).transpose().map_err(of_library)?;
         let hasher = &model.get().hasher;
         compute(py, || {
-            let writer = IndexWriter::create(path, hasher, factors, vectors).map_err(of_library)?;
+            let writer = IndexWriter::create(path, &**hasher, factors, vectors).map_err(of_library)?;
             Ok(Self::of(Open::Writing(Box::new(writer))))
         })
     }
