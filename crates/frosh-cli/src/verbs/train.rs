@@ -19,7 +19,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   frosh train vectors.npy -o model.frosh
   frosh train 'shards/part-*.parquet' --column embedding -b 128 -o model.frosh
-  frosh train vectors.npy --bytes 16 -o model.frosh             a quantiser: more accuracy a byte
+  frosh train vectors.npy --bytes 16 -o model.frosh  a quantiser
   frosh train big.fbin --checkpoint state.frosh -o model.frosh  resumable
   produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh
 

@@ -42,7 +42,7 @@
 //!
 //! # Why not one bit a direction
 //!
-//! At equal bytes the estimate is closer: at 8 bytes recall@10 is 1.2 to 1.9 times that of sign bits on the five sets of
+//! At equal bytes the estimate is closer: at 8 bytes recall@10 is 1.1 to 1.7 times that of sign bits on the five sets of
 //! `docs/quality.md`. Sign bits are faster to encode, and their Hamming distances work in other tools.
 //!
 //! # Differences from the paper
