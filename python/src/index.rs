@@ -147,7 +147,8 @@ impl Index {
             vectors.map(str::parse).transpose().map_err(of_library)?;
         let hasher = &model.get().hasher;
         compute(py, || {
-            let writer = IndexWriter::create(path, &**hasher, factors, vectors).map_err(of_library)?;
+            let writer =
+                IndexWriter::create(path, &**hasher, factors, vectors).map_err(of_library)?;
             Ok(Self::of(Open::Writing(Box::new(writer))))
         })
     }

@@ -10,7 +10,7 @@ use crate::{IdSet, Metric};
 
 fn create(folder: &Path) -> IndexWriter {
     let stored = Some(StoredVectors::F32);
-    IndexWriter::create(folder, &hasher(Metric::L2), true, stored).unwrap()
+    IndexWriter::create(folder, hasher(Metric::L2), true, stored).unwrap()
 }
 
 fn add(writer: &mut IndexWriter, values: &[f32], names: &[String], replace: bool) -> Result<u64> {
