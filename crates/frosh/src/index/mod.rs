@@ -10,7 +10,7 @@
 //! | file | content |
 //! |---|---|
 //! | `index.json` | the manifest: lists the other files; each change replaces it |
-//! | `model.frosh` | the [`Hasher`] |
+//! | `model.frosh` | the [`Model`] |
 //! | `000001.codes.npy`, `.factors.npy`, `.ids.npy`, `.vectors.npy` | a segment: rows that were added together |
 //! | `000001.names.npy`, `.name_ends.npy`, `.name_lookup.npy` | the names of a segment's rows, if ids are text |
 //! | `000002.removed` | the rows of a segment that were removed (a Roaring bitmap) |
@@ -56,7 +56,7 @@
 //! # Cost
 //!
 //! Opening maps the files and reads the headers, the sets of removed rows and arrays of a few pages. A search costs as
-//! much as on [`Codes`](crate::Codes). Removed rows cost as much as a filter, until [`IndexWriter::compact`].
+//! much as on [`Codes`]. Removed rows cost as much as a filter, until [`IndexWriter::compact`].
 //!
 //! The paper does not describe an index on disk.
 //!

@@ -41,7 +41,7 @@ impl Beam {
     }
 
     /// Writes the code of a row: its cell and a nibble for each of the first `count` codebooks. `products` are those of
-    /// [`Codebooks::products`].
+    /// [`Products::of`](super::codebooks::Products::of).
     #[inline(always)]
     pub(crate) fn encode(
         &mut self,

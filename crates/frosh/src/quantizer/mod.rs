@@ -2,7 +2,7 @@
 //!
 //! | type | purpose |
 //! |---|---|
-//! | [`Quantizer`] | the model: mean, directions, codebooks and scalar; encodes rows to [`Codes`], prepares [`Queries`](crate::Queries), saves |
+//! | [`Quantizer`] | the model: mean, directions, codebooks and scalar; encodes rows to [`Codes`](crate::Codes), prepares [`Queries`](crate::Queries), saves |
 //! | [`QuantizerChoice`], [`QuantizerMeasured`] | what the fit measured on the sample |
 //!
 //! [`Sketch::quantizer`](crate::Sketch::quantizer) fits a quantiser. It needs nothing but the sketch: the mean, the directions
