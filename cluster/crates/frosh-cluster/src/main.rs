@@ -131,11 +131,13 @@ fn main() -> ExitCode {
     if let Command::Local(Local { threads: Some(threads), .. }) = &cli.command {
         builder.worker_threads(usize::from(*threads));
     }
-    let result = match builder.build() {
-        // A task, not the main thread, whose stack is small.
-        Ok(runtime) => runtime.block_on(async {
-            tokio::spawn(run(cli)).await.unwrap_or_else(|error| Err(error.into()))
-        }),
+    // A thread of our own: the stack of the main thread is small.
+    let work =
+        move || builder.build().map_err(Into::into).and_then(|runtime| runtime.block_on(run(cli)));
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let result: Result<()> = match thread.map(std::thread::JoinHandle::join) {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(anyhow::anyhow!("the program ended in a panic")),
         Err(error) => Err(error.into()),
     };
     match result {

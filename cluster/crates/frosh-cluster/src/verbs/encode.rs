@@ -14,6 +14,7 @@ use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::common::ScalarValue;
 use datafusion::config::TableParquetOptions;
 use datafusion::dataframe::DataFrameWriteOptions;
+use datafusion::execution::FunctionRegistry as _;
 use datafusion::logical_expr::{Expr, ident, lit};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;

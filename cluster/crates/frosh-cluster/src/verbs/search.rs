@@ -13,6 +13,7 @@ use clap::Args;
 use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::common::ScalarValue;
+use datafusion::execution::FunctionRegistry as _;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
 use datafusion::prelude::{DataFrame, SessionContext};
 

@@ -10,6 +10,7 @@ use crate::session;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
+use datafusion::execution::FunctionRegistry as _;
 use datafusion::logical_expr::{col, ident, lit};
 use datafusion::prelude::{DataFrame, SessionContext};
 use frosh::{Method, Metric, Rotation, Sketch};
