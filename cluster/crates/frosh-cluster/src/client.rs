@@ -57,6 +57,11 @@ impl Client {
         Ok(answer.json().await?)
     }
 
+    /// Whether the scheduler is there.
+    pub(crate) async fn answers(&self) -> bool {
+        self.get("/api/executors").await.is_ok()
+    }
+
     /// Checks that there are executors and that all are of this release. Returns the number of their slots.
     pub(crate) async fn check(&self) -> Result<usize> {
         let executors = self.get("/api/executors").await?;

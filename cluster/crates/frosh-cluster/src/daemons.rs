@@ -144,3 +144,7 @@ impl Executor {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "daemons_tests.rs"]
+mod tests;

@@ -84,7 +84,14 @@ impl Engine {
             }
         };
         tokio::select! {
-            result = work => result,
+            result = work => match result {
+                // What the connection says of its end does not say whose end it was.
+                Err(error) if !client.answers().await => Err(error.context(format!(
+                    "the scheduler at {scheduler} does not answer any more, and its running jobs are lost: run the command \
+                     again when it is back"
+                ))),
+                result => result,
+            },
             () = watch => unreachable!("it watches for ever"),
             () = limit => bail!(
                 "the job took longer than --timeout {} seconds on {scheduler}",

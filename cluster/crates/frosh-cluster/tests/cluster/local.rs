@@ -132,6 +132,48 @@ fn encode_and_search_equal_the_program() {
     }
 }
 
+/// The worked example of docs/cluster.md.
+#[test]
+fn a_folder_of_parquet_becomes_codes_and_a_top_ten_in_sql() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    std::fs::create_dir(path.join("vectors")).unwrap();
+    data::files(&path.join("vectors"), &[700, 900], 80);
+    let sql = |tables: &[&str], query: &str| {
+        let mut command = local("sql");
+        tables.iter().for_each(|table| drop(command.args(["--table", table])));
+        ok(command.args(["--json", query]).current_dir(path))
+    };
+    sql(
+        &["vectors=vectors/"],
+        "COPY (SELECT frosh_model(frosh_sketch(embedding, 'bits=64'), 64) AS model FROM vectors) TO 'models/model.parquet'",
+    );
+    sql(
+        &["vectors=vectors/", "models=models/"],
+        "COPY (SELECT id, frosh_encode(embedding, model) AS code FROM vectors, models) TO 'codes/codes.parquet'",
+    );
+    let found = sql(
+        &["codes=codes/"],
+        "SELECT c.id, frosh_hamming(c.code, q.code) AS distance FROM codes c, codes q
+         WHERE q.id = 17 ORDER BY distance, c.id LIMIT 10",
+    );
+    let found: Vec<serde_json::Value> = serde_json::from_str(&found).unwrap();
+    assert_eq!((found.len(), &found[0]["id"], &found[0]["distance"]), (10, &17.into(), &0.into()));
+    // The same model and codes as the verbs make.
+    let model = path.join("model.frosh");
+    ok(local("train").arg(path.join("vectors")).args(["--bits", "64", "-q", "-o"]).arg(&model));
+    ok(local("encode")
+        .arg(&model)
+        .arg(path.join("vectors"))
+        .args(["-q", "-o"])
+        .arg(path.join("verbs")));
+    let mut codes = data::codes(&path.join("codes/codes.parquet"));
+    codes.sort_unstable();
+    let verbs =
+        ["part-0", "part-1"].map(|name| data::codes(&path.join(format!("verbs/{name}.parquet"))));
+    assert!(codes == verbs.concat());
+}
+
 #[test]
 fn bad_rows_and_wrong_usage_are_explained() {
     let folder = tempfile::tempdir().unwrap();
