@@ -5,6 +5,7 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::prelude::{DataFrame, ParquetReadOptions, SessionContext};
 use futures::TryStreamExt as _;
+use url::Url;
 
 /// A Parquet file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +32,7 @@ pub(crate) async fn files(context: &SessionContext, patterns: &[String]) -> Resu
         if local && !is_glob {
             std::fs::metadata(pattern).with_context(|| pattern.clone())?;
         }
-        let url = ListingTableUrl::parse(pattern).with_context(|| pattern.clone())?;
+        let url = listing(pattern).with_context(|| pattern.clone())?;
         let store = context.runtime_env().object_store(&url).with_context(|| pattern.clone())?;
         // A file that is named is taken; of a folder, only the Parquet files.
         let extension = if url.is_collection() && !is_glob { ".parquet" } else { "" };
@@ -48,7 +49,7 @@ pub(crate) async fn files(context: &SessionContext, patterns: &[String]) -> Resu
         };
         if list.is_empty() {
             bail!(
-                "{pattern}: there are no Parquet files; check the path (a pattern such as 'folder/*.parquet' in quotes)"
+                "{pattern}: there are no Parquet files; check the path; a folder in a bucket ends with /"
             );
         }
         files.extend(
@@ -65,9 +66,26 @@ pub(crate) async fn files(context: &SessionContext, patterns: &[String]) -> Resu
     Ok(files)
 }
 
+/// What to list. DataFusion itself takes patterns of paths only, not of URLs.
+fn listing(pattern: &str) -> Result<ListingTableUrl> {
+    let Some((first, _)) =
+        pattern.match_indices(['*', '?', '[']).next().filter(|_| pattern.contains("://"))
+    else {
+        return Ok(ListingTableUrl::parse(pattern)?);
+    };
+    let folder = pattern[..first].rfind('/').map_or(0, |slash| slash + 1);
+    let (folder, rest) = pattern.split_at(folder);
+    Ok(ListingTableUrl::try_new(Url::parse(folder)?, Some(glob::Pattern::new(rest)?))?)
+}
+
 /// A table of files.
 pub(crate) async fn read(context: &SessionContext, files: &[File]) -> Result<DataFrame> {
-    let urls: Vec<String> = files.iter().map(|file| file.url.clone()).collect();
+    // A path as a URL: in a path, some characters would be a pattern.
+    let url = |file: &File| match Url::from_file_path(&file.url) {
+        Ok(url) => url.to_string(),
+        Err(()) => file.url.clone(),
+    };
+    let urls: Vec<String> = files.iter().map(url).collect();
     // The files were chosen already, whatever their names end with.
     let options = ParquetReadOptions { file_extension: "", ..ParquetReadOptions::default() };
     let table = context.read_parquet(urls, options).await;
