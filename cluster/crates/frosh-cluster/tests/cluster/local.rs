@@ -141,7 +141,9 @@ fn a_folder_of_parquet_becomes_codes_and_a_top_ten_in_sql() {
     data::files(&path.join("vectors"), &[700, 900], 80);
     let sql = |tables: &[&str], query: &str| {
         let mut command = local("sql");
-        tables.iter().for_each(|table| drop(command.args(["--table", table])));
+        for table in tables {
+            command.args(["--table", table]);
+        }
         ok(command.args(["--json", query]).current_dir(path))
     };
     sql(
