@@ -94,6 +94,32 @@ fn with_every_row_a_candidate_reranking_is_exact_search() {
 }
 
 #[test]
+fn worker_numbers_from_rows_need_no_numbers_and_no_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for part in 0..3 {
+        let values = common::values(300 + part, 8, part as u64);
+        common::write_npy(&dir.path().join(format!("{part}.npy")), &values, 8);
+        let job = format!("sketch {part}.npy --sketch-rows 8 --worker auto -o {part}.sketch");
+        let report = common::json(dir.path(), &job);
+        // The number in the report is the one that makes the same sketch when it is given.
+        let number = report["worker"].as_u64().unwrap();
+        ok(
+            dir.path(),
+            &format!("sketch {part}.npy --sketch-rows 8 --worker {number} -o given.sketch -q"),
+        );
+        let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+        assert_eq!(bytes(&format!("{part}.sketch")), bytes("given.sketch"));
+    }
+    ok(dir.path(), "merge 0.sketch 1.sketch 2.sketch -o a.sketch -q");
+    ok(dir.path(), "merge 2.sketch 0.sketch 1.sketch -o b.sketch -q");
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    assert_eq!(bytes("a.sketch"), bytes("b.sketch"));
+    let refused = common::run(dir.path(), "sketch 0.npy --worker some -o x.sketch");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("a whole number from 0, or auto"));
+}
+
+#[test]
 fn workers_sketches_merge_into_one_model() {
     let dir = folder();
     let all = values(3000, DIM, 1);
