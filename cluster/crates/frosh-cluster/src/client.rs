@@ -85,6 +85,16 @@ impl Client {
         Ok(slots)
     }
 
+    /// Ends all jobs of this name.
+    pub(crate) async fn cancel(&self, job: &str) -> Result<()> {
+        let jobs = self.get("/api/jobs").await?;
+        let ours = jobs.as_array().into_iter().flatten().filter(|other| other["job_name"] == job);
+        for id in ours.filter_map(|job| job["job_id"].as_str()) {
+            self.http.patch(format!("{}/api/job/{id}", self.base)).send().await?;
+        }
+        Ok(())
+    }
+
     /// How far the newest job of this name is; `None` if the scheduler does not know it yet.
     pub(crate) async fn tasks(&self, job: &str) -> Result<Option<Tasks>> {
         let jobs = self.get("/api/jobs").await?;

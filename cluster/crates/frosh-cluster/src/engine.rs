@@ -93,10 +93,18 @@ impl Engine {
                 result => result,
             },
             () = watch => unreachable!("it watches for ever"),
-            () = limit => bail!(
-                "the job took longer than --timeout {} seconds on {scheduler}",
-                timeout.unwrap_or_default().as_secs()
-            ),
+            // Without its client, a job would go on to its end.
+            () = limit => {
+                let _ = client.cancel(job).await;
+                bail!(
+                    "the job took longer than --timeout {} seconds on {scheduler}, and is cancelled",
+                    timeout.unwrap_or_default().as_secs()
+                )
+            }
+            _ = tokio::signal::ctrl_c() => {
+                let _ = client.cancel(job).await;
+                bail!("interrupted: the job on {scheduler} is cancelled")
+            }
         }
     }
 }

@@ -39,15 +39,15 @@ impl Job {
     }
 
     fn command(&self, cluster: &Cluster, output: &Path) -> Command {
+        self.command_within(cluster, output, LIMIT)
+    }
+
+    /// The job with a time limit in seconds.
+    fn command_within(&self, cluster: &Cluster, output: &Path, limit: u64) -> Command {
         let mut train = cluster.client("train");
-        train.arg(&self.vectors).args(SLOW).args([
-            "-q",
-            "--force",
-            "--timeout",
-            &LIMIT.to_string(),
-            "-o",
-        ]);
-        train.arg(output).stdout(Stdio::piped()).stderr(Stdio::piped());
+        train.arg(&self.vectors).args(SLOW);
+        train.args(["-q", "--force", "--timeout", &limit.to_string(), "-o"]).arg(output);
+        train.stdout(Stdio::piped()).stderr(Stdio::piped());
         train
     }
 
@@ -83,8 +83,11 @@ fn an_executor_killed_in_mid_job_does_not_change_the_model() {
     cluster.executors[victim].kill();
     job.check(child, &output, since);
     assert!(since.elapsed() < Duration::from_secs(LIMIT));
-    // The cluster goes on with two executors.
+    // The cluster goes on with two executors, and a job that takes too long is cancelled.
     let output = job.path().join("two.frosh");
+    let said = fails(&mut job.command_within(&cluster, &output, 1), 1);
+    assert!(said.contains("longer than --timeout 1 seconds") && !output.exists(), "{said}");
+    wait("the job to be cancelled", 10, || cluster.scheduler.log().contains("Job cancelled"));
     ok(&mut job.command(&cluster, &output));
     assert!(std::fs::read(&output).unwrap() == job.model);
 }
