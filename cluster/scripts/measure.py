@@ -4,7 +4,7 @@
     python3 cluster/scripts/measure.py --frosh target/release/frosh --cluster cluster/target/release/frosh-cluster
 
 Prints: the engine against the plain program on the same Parquet files and one core; an executor with two slots against
-one; the size of a partial sketch and the time of a merge. Needs Python alone, and taskset. About two minutes.
+one; the size of a partial sketch and the time of a merge. Needs Python alone, and taskset. About three minutes.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def main():
     parser.add_argument("--frosh", default="target/release/frosh")
     parser.add_argument("--cluster", default="cluster/target/release/frosh-cluster")
     parser.add_argument("--files", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=60_000)
+    parser.add_argument("--rows", type=int, default=150_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--bits", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=3)
