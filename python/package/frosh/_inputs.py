@@ -25,14 +25,24 @@ _SECONDS = 0.2
 _KNOWN = {("f", 2), ("f", 4), ("f", 8), ("u", 1), ("i", 1)}
 
 
-def pieces(X: Any, column: str | None = None, most: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
-    """The rows of `X` as pieces, each with the number of its first row. `most` limits the bytes of a piece.
+def learning_bytes(method: str, sketch_rows: int | None) -> int:
+    """Bytes of the first piece to learn from. FROSH learns from whole blocks in parallel, so that small pieces cost time.
+    OSH has no blocks, and its cost for a row is proportional to the rows of the sketch."""
+    rows = max(256, sketch_rows or 256)
+    return (2 << 20) * 256 // rows + 1 if method == "osh" else (64 << 20) * 256 // rows
+
+
+def pieces(
+    X: Any, column: str | None = None, most: int | None = None, start: int = _START_BYTES
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of `X` as pieces, each with the number of its first row. `most` limits the bytes of a piece, and `start`
+    is the size of the first one.
 
     A piece of type uint16 holds the bits of bfloat16 values. All other types are what NumPy says they are.
     """
     first = 0
     for array, is_bf16 in _arrays(X, column):
-        for piece in _cut(array, is_bf16, most):
+        for piece in _cut(array, is_bf16, most, start):
             yield first, piece
             first += piece.shape[0]
 
@@ -150,7 +160,7 @@ def _matrix(array: np.ndarray) -> tuple[np.ndarray, bool]:
     return array, False
 
 
-def _cut(array: np.ndarray, is_bf16: bool, most: int | None) -> Iterator[np.ndarray]:
+def _cut(array: np.ndarray, is_bf16: bool, most: int | None, start_bytes: int) -> Iterator[np.ndarray]:
     """Pieces of a matrix. Their size follows the time that the caller takes for one."""
     rows = array.shape[0]
     if rows == 0:
@@ -161,7 +171,7 @@ def _cut(array: np.ndarray, is_bf16: bool, most: int | None) -> Iterator[np.ndar
     direct = array.dtype == target and array.flags.c_contiguous and array.flags.aligned
     width = array.shape[1] * target.itemsize
     largest = most or (sys.maxsize if direct else _COPY_BYTES)
-    step = max(1, min(_START_BYTES, largest) // width)
+    step = max(1, min(start_bytes, largest) // width)
     at = 0
     while at < rows:
         piece = array[at : at + step]
