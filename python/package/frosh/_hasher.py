@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _native
 from ._codes import Codes
-from ._inputs import feature_names, pieces, row_count, whole
+from ._inputs import feature_names, learning_values, pieces, row_count, whole
 from ._progress import Progress, reporting
 from ._sketch import Sketch
 
@@ -172,7 +172,7 @@ class Hasher:
             self._check_names(names)
         fit.changed()
         with reporting(progress, row_count(X), "learning") as report:
-            for first, piece in pieces(X, column):
+            for first, piece in pieces(X, column, start=learning_values(sketch.method, sketch.metric, sketch.sketch_rows)):
                 if sketch.rows == 0:
                     sketch._native.check_hasher(piece.shape[1], int(self.n_bits), self.rotation)
                 else:

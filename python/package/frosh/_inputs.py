@@ -15,24 +15,39 @@ import numpy as np
 
 from . import _native
 
-#: Bytes of the first piece, and of every piece that is a converted copy.
-_START_BYTES = 16 << 20
+#: Values of the first piece.
+_START_VALUES = 4 << 20
+#: Bytes of a piece that is a converted copy.
 _COPY_BYTES = 4 << 20
-#: A piece shall take about this long, so that Ctrl-C and progress are handled often enough.
-_SECONDS = 0.2
+#: A piece shall take at most about this long, so that Ctrl-C and progress are handled often enough.
+_SECONDS = 0.4
 
 #: Types that frosh reads without conversion.
 _KNOWN = {("f", 2), ("f", 4), ("f", 8), ("u", 1), ("i", 1)}
 
 
-def pieces(X: Any, column: str | None = None, most: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
-    """The rows of `X` as pieces, each with the number of its first row. `most` limits the bytes of a piece.
+def learning_values(method: str, metric: str, sketch_rows: int | None) -> int:
+    """Values of the first piece to learn from.
+
+    Every end of a piece costs FROSH time, because the shrink of a block runs in parallel with the compression of the
+    next one: so pieces are large. 2^26 values take .1 to .4 seconds on two cores. OSH has no blocks, and its cost for a
+    row is proportional to the rows of the sketch. Rows for cosine are scaled first, which takes longer.
+    """
+    values = 1 << 19 if method == "osh" else 1 << 24 if metric == "cosine" else 1 << 26
+    return values * 256 // max(256, sketch_rows or 256)
+
+
+def pieces(
+    X: Any, column: str | None = None, most: int | None = None, start: int = _START_VALUES
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of `X` as pieces, each with the number of its first row. `most` limits the bytes of a piece, and `start`
+    is the number of values of the first one.
 
     A piece of type uint16 holds the bits of bfloat16 values. All other types are what NumPy says they are.
     """
     first = 0
     for array, is_bf16 in _arrays(X, column):
-        for piece in _cut(array, is_bf16, most):
+        for piece in _cut(array, is_bf16, most, start):
             yield first, piece
             first += piece.shape[0]
 
@@ -150,7 +165,7 @@ def _matrix(array: np.ndarray) -> tuple[np.ndarray, bool]:
     return array, False
 
 
-def _cut(array: np.ndarray, is_bf16: bool, most: int | None) -> Iterator[np.ndarray]:
+def _cut(array: np.ndarray, is_bf16: bool, most: int | None, start: int) -> Iterator[np.ndarray]:
     """Pieces of a matrix. Their size follows the time that the caller takes for one."""
     rows = array.shape[0]
     if rows == 0:
@@ -161,19 +176,21 @@ def _cut(array: np.ndarray, is_bf16: bool, most: int | None) -> Iterator[np.ndar
     direct = array.dtype == target and array.flags.c_contiguous and array.flags.aligned
     width = array.shape[1] * target.itemsize
     largest = most or (sys.maxsize if direct else _COPY_BYTES)
-    step = max(1, min(_START_BYTES, largest) // width)
+    if target != np.float32:
+        start //= 4  # other types are converted on the way, which takes longer
+    step = max(1, min(start // array.shape[1], largest // width))
     at = 0
     while at < rows:
         piece = array[at : at + step]
         if not direct:
             piece = _converted(piece, target)
         at += piece.shape[0]
-        start = time.perf_counter()
+        begun = time.perf_counter()
         yield piece
-        seconds = time.perf_counter() - start
+        seconds = time.perf_counter() - begun
         if seconds > _SECONDS:
             step = max(1, step // 2)
-        elif seconds < _SECONDS / 5:
+        elif seconds < _SECONDS / 8:
             step = max(1, min(step * 4, largest // width, rows))
 
 

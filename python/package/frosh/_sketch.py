@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _native
-from ._inputs import pieces, row_count
+from ._inputs import learning_values, pieces, row_count
 from ._progress import Progress, reporting
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Sketch:
         before it are learned, and the error has its number.
         """
         with reporting(progress, row_count(X), "learning") as report:
-            for first, piece in pieces(X, column):
+            for first, piece in pieces(X, column, start=learning_values(self.method, self.metric, self.sketch_rows)):
                 self._native.update(piece, first)
                 report(piece.shape[0])
         return self
