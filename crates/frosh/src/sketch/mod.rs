@@ -368,11 +368,13 @@ impl Sketch {
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
         let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
-        parts.sort_by(|a, b| a.merge_order(b));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
+        // Before they are sorted, so that an error names the properties in the order of the arguments.
         for other in others {
             first.check_mergeable(other)?;
         }
+        parts.sort_by(|a, b| a.merge_order(b));
+        let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
         let rows = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.rows));
         if rows.is_none_or(|rows| rows > MAX_ROWS) {
             let why = format!("their row counts sum to more than {MAX_ROWS}");
