@@ -368,8 +368,9 @@ impl Sketch {
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
         let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
+        // By their numbers first: an error names two sketches of the same worker in the order of the arguments.
+        parts.sort_by(|a, b| a.workers.cmp(&b.workers));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
-        // Before they are sorted, so that an error names the properties in the order of the arguments.
         for other in others {
             first.check_mergeable(other)?;
         }
