@@ -368,11 +368,14 @@ impl Sketch {
     pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
         let pool = &Pool::current();
         let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
-        parts.sort_by(|a, b| a.merge_order(b));
+        // By their numbers first: an error names two sketches of the same worker in the order of the arguments.
+        parts.sort_by(|a, b| a.workers.cmp(&b.workers));
         let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
         for other in others {
             first.check_mergeable(other)?;
         }
+        parts.sort_by(|a, b| a.merge_order(b));
+        let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
         let rows = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.rows));
         if rows.is_none_or(|rows| rows > MAX_ROWS) {
             let why = format!("their row counts sum to more than {MAX_ROWS}");
