@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-300}
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- npy npz vecs bigann idx csv libsvm parquet arrow hdf5 safetensors jsonl words tables packed \
-    ids whole_numbers sketcher sketch hasher codes index
+    ids whole_numbers sketcher sketch hasher quantizer codes index
 # The instrumentation is unstable: a stable compiler allows it only so.
 export RUSTC_BOOTSTRAP=1
 # What fuzzing finds goes here, not to the seeds.

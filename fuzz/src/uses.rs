@@ -1,6 +1,6 @@
 //! Loads the library's own files, uses what they hold, and writes them again.
 
-use frosh::{Codes, Hasher, Pool, Rotation, Rows, Sketch, Sketcher};
+use frosh::{Codes, Hasher, Pool, Quantizer, Rotation, Rows, Sketch, Sketcher};
 
 /// Larger sketches are sound, but take too long to be used here.
 const SKETCH_ROWS: usize = 64;
@@ -49,6 +49,18 @@ pub fn hasher(bytes: &[u8]) {
     use_hasher(&again!(Hasher, bytes));
 }
 
+pub fn quantizer(bytes: &[u8]) {
+    let model = again!(Quantizer, bytes);
+    let dim = model.dim();
+    let values = data(20, dim);
+    let rows = Rows::new(&values, dim).expect("whole rows");
+    let codes = model.encode(rows).expect("good rows are taken");
+    assert_eq!((codes.len(), codes.bytes_per_row()), (20, model.bytes()));
+    let queries = model.queries(rows).expect("good rows are taken");
+    let hits = codes.nearest(&queries, 3).expect("codes of the same model");
+    assert!(hits.iter().all(|hits| hits.len() == 3 && hits.is_sorted()));
+}
+
 pub fn codes(bytes: &[u8]) {
     let mut codes = again!(Codes, bytes);
     let rows = codes.len();
@@ -58,11 +70,15 @@ pub fn codes(bytes: &[u8]) {
     if codes.len() > 200 {
         return;
     }
+    if codes.is_quantized() {
+        assert!(codes.nearest(&codes, 3).is_err());
+        return;
+    }
     for (i, found) in codes.nearest(&codes, 3).expect("codes of the same hasher").iter().enumerate()
     {
         assert_eq!(found.len(), codes.len().min(3));
         // Every code is there twice.
-        assert!(found[..2].iter().all(|near| near.distance == 0));
+        assert!(found[..2].iter().all(|near| near.distance == 0.0));
         assert!(found.is_sorted());
         assert_eq!(codes.distance(i, &codes, (i + rows) % codes.len()).ok(), Some(0));
     }

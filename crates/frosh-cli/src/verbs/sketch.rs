@@ -16,7 +16,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   machine 1:  frosh sketch shard-1/ --worker 1 -o 1.sketch
   machine 2:  frosh sketch shard-2/ --worker 2 -o 2.sketch
-  or:         frosh sketch shard-3.parquet --worker auto -o 3.sketch, as the query engine numbers its tasks
+  or:         frosh sketch shard-3.parquet --worker auto -o 3.sketch
   then:       frosh merge 1.sketch 2.sketch -o all.sketch
               frosh fit all.sketch -o model.frosh
 
