@@ -142,7 +142,7 @@ pub fn index(bytes: &[u8]) {
             replace("index.json", &manifest(&content));
         }
     }
-    use_it(folder, &template.hasher);
+    use_it(folder);
 }
 
 /// Whatever a journal says, a writer removes no file of the index, and none that the journal does not name.
@@ -157,7 +157,7 @@ fn journal(folder: &Path, names: &[&[u8]]) {
     }
 }
 
-fn use_it(folder: &Path, hasher: &Hasher) {
+fn use_it(folder: &Path) {
     for verify in [true, false] {
         let Ok(index) = Index::open(folder) else { return };
         search(&index.verify(verify));

@@ -1,6 +1,6 @@
 //! Loads the library's own files, uses what they hold, and writes them again.
 
-use frosh::{Codes, Hasher, Pool, Quantizer, Rotation, Rows, Sketch, Sketcher};
+use frosh::{Codes, Hasher, Quantizer, Rotation, Rows, Sketch, Sketcher};
 
 /// Larger sketches are sound, but take too long to be used here.
 const SKETCH_ROWS: usize = 64;
