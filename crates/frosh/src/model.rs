@@ -195,17 +195,12 @@ impl Model {
         }
     }
 
-    /// Empty codes of this model.
+    /// Codes of this model, without rows.
     pub(crate) fn no_codes(&self) -> Codes {
-        self.codes(Vec::new())
-    }
-
-    /// Codes of this model, without factors.
-    pub(crate) fn codes(&self, data: impl Into<crate::storage::mapped::Bytes>) -> Codes {
         match self {
-            Model::Hasher(hasher) => Codes::new(hasher.bits(), hasher.id(), data),
+            Model::Hasher(hasher) => Codes::new(hasher.bits(), hasher.id(), Vec::new()),
             Model::Quantizer(quantizer) => {
-                Codes::of_quantizer(quantizer.bytes(), quantizer.id(), data)
+                Codes::of_quantizer(quantizer.bytes(), quantizer.id(), Vec::new())
             }
         }
     }

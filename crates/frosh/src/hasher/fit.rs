@@ -210,7 +210,7 @@ impl Sketch {
         rotation: Rotation,
     ) -> Mat<f64> {
         let r = v.ncols();
-        let stream = &mut Stream::new(self.seed, Purpose::Rotation, 0, 0);
+        let stream = &mut self.rotation_stream();
         let rotation = match rotation {
             Rotation::None => return v,
             Rotation::Random => rotation::random(r, stream),

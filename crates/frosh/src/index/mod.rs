@@ -95,7 +95,9 @@ mod new_rows;
 #[cfg(test)]
 mod safety_tests;
 mod seal;
+mod search;
 mod segment;
+mod segment_writer;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -104,11 +106,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::names::names;
 use crate::pool::Pool;
-use crate::rows::{Element, Rows};
 use crate::search::codes::Codes;
-use crate::search::options::{Hit, Search, keep_nearest};
-use crate::search::ranking::{Queries, Ranking};
-use crate::search::rerank::Rerank;
 use column::Form;
 use journal::Journal;
 use manifest::Manifest;
@@ -352,7 +350,7 @@ impl Index {
         self.manifest.generation
     }
 
-    /// Whether the rows have factors, which [`Ranking::Estimated`] needs.
+    /// Whether the rows have factors, which [`Ranking::Estimated`](crate::Ranking::Estimated) needs.
     pub fn has_factors(&self) -> bool {
         self.layout.factors.is_some()
     }
@@ -447,7 +445,7 @@ impl Index {
         Ok(None)
     }
 
-    /// The numbers of the rows with these names, for [`Search::filter`]. Names that do not exist are ignored.
+    /// The numbers of the rows with these names, for [`Search::filter`](crate::Search::filter). Names that do not exist are ignored.
     ///
     /// # Errors
     ///
@@ -513,122 +511,5 @@ impl Index {
         others.retain(|name| !known(name));
         others.sort_unstable();
         Ok(others)
-    }
-
-    /// Finds the `k` nearest rows for each query: [`Index::search`] with default options.
-    ///
-    /// # Errors
-    ///
-    /// As [`Index::search`].
-    pub fn nearest<T: Element>(&self, queries: Rows<'_, T>, k: usize) -> Result<Vec<Vec<Hit>>> {
-        self.search(queries, &Search::nearest(k))
-    }
-
-    /// Searches the index. Returns one list of hits for each query vector, sorted by distance, then by id. If the index
-    /// stores vectors, the candidates are re-ranked by exact distance ([`Search::rerank`]).
-    ///
-    /// ```
-    /// use frosh::{IdSet, Ranking, Search};
-    /// # use frosh::{Config, IndexWriter, Rows, Sketcher};
-    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
-    /// # let rows = Rows::new(&data, 32)?;
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let folder = folder.path().join("index");
-    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
-    /// # sketcher.push(rows)?;
-    /// # let hasher = sketcher.finish().hasher(16)?;
-    /// # let mut writer = IndexWriter::create(&folder, &hasher, true, None)?;
-    /// # let mut new = writer.add();
-    /// # new.push(rows)?;
-    /// # new.commit()?;
-    /// # let index = writer.index();
-    /// let ids: IdSet = (100..150).collect();
-    /// let search = Search::nearest(5).ranking(Ranking::Estimated).filter(&ids);
-    /// let hits = index.search(rows.slice(0..3), &search)?;
-    /// assert!(hits.iter().flatten().all(|hit| (100..150).contains(&hit.id)));
-    /// # Ok::<(), frosh::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Fails if the queries have another dimension than the model or a value that is not finite or too large, if an option
-    /// needs factors or vectors that the index does not store, if a radius is combined with a ranking other than Hamming,
-    /// or if an array that the search reads is damaged.
-    pub fn search<T: Element>(
-        &self,
-        queries: Rows<'_, T>,
-        search: &Search<'_>,
-    ) -> Result<Vec<Vec<Hit>>> {
-        let projected = self.model.queries(queries)?;
-        let default = if search.radius.is_some() || self.layout.vectors.is_none() {
-            0
-        } else {
-            self.model.oversample()
-        };
-        let oversample = search.rerank.unwrap_or(default);
-        if oversample == 0 {
-            return self.by_codes(&projected, search);
-        }
-        if self.layout.vectors.is_none() {
-            let why = "stores no vectors, which exact distances need: build it with them".into();
-            return Err(Error::File { path: Some(self.folder.clone()), why });
-        }
-        let wide = Search { k: search.k.saturating_mul(oversample), ..search.clone() };
-        let candidates = self.by_codes(&projected, &wide)?;
-        let pool = Pool::current();
-        if self.verify {
-            self.segments.iter().try_for_each(|segment| segment.arrays.verify_ids(&pool))?;
-        }
-        let mut rerank = Rerank::new(queries, self.model.metric(), &candidates)?;
-        rerank.fetch(&pool, |id, out| self.vector(id, out))?;
-        Ok(rerank.finish(search.k))
-    }
-
-    /// Searches the codes of all segments, without re-ranking.
-    fn by_codes(&self, queries: &Queries, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
-        let ranking = search.ranking_of(
-            Some(queries.ranking()),
-            self.has_factors() || self.layout.empty.is_quantized(),
-        )?;
-        let search = Search { rerank: None, ranking: Some(ranking), ..search.clone() };
-        let mut all = vec![Vec::new(); queries.len()];
-        for segment in &self.segments {
-            let arrays = &segment.arrays;
-            if self.verify {
-                arrays.verify(&Pool::current(), ranking == Ranking::Estimated)?;
-            }
-            let allowed = segment.allowed(search.filter);
-            let search = Search { filter: allowed.as_deref(), ..search.clone() };
-            let found = arrays.codes.search(queries, &search)?;
-            for (all, found) in all.iter_mut().zip(found) {
-                let with_id = |hit: Hit| Hit { id: arrays.ids.of(hit.id as usize), ..hit };
-                all.extend(found.into_iter().map(with_id));
-            }
-        }
-        all.iter_mut().for_each(|hits| keep_nearest(hits, search.k));
-        Ok(all)
-    }
-
-    /// Writes the stored vector of an id to `out`. Returns false if there is none.
-    fn vector(&self, id: u64, out: &mut [f64]) -> Result<bool> {
-        let place = self.segments.iter().find_map(|s| Some((&s.arrays, s.find(id)?)));
-        let (Some((arrays, row)), Some(stored)) = (place, self.layout.vectors) else {
-            return Ok(false);
-        };
-        let width = stored.form(out.len()).width();
-        let Some(bytes) = arrays.vector(row, width, self.verify)? else { return Ok(false) };
-        match stored {
-            StoredVectors::F32 => {
-                for (out, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
-                    *out = f32::from_le_bytes(*bytes).into();
-                }
-            }
-            StoredVectors::F16 => {
-                for (out, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
-                    *out = half::f16::from_le_bytes(*bytes).into();
-                }
-            }
-        }
-        Ok(true)
     }
 }

@@ -6,7 +6,7 @@ use super::safety_tests::{Change, each_step_of};
 use super::seal::Seal;
 use super::tests::{DIM, data, hasher, names, rows, small};
 use super::*;
-use crate::{IdSet, Metric};
+use crate::{Hit, IdSet, Metric, Ranking, Search};
 
 fn create(folder: &Path) -> IndexWriter {
     let stored = Some(StoredVectors::F32);

@@ -2,7 +2,8 @@
 
 use super::manifest::{self};
 use super::names::check_name;
-use super::segment::{self, NewPart, Segment, SegmentWriter};
+use super::segment::{self, Segment};
+use super::segment_writer::{NewPart, SegmentWriter};
 use super::writer::{IndexWriter, MAX_SEGMENT_ROWS, mark, number};
 use super::{Index, Layout, StoredVectors};
 use crate::error::{Error, Result};

@@ -3,7 +3,7 @@
 use super::disk::faults;
 use super::tests::{DIM, data, hasher, names, rows, small};
 use super::*;
-use crate::{IdSet, Metric};
+use crate::{Hit, IdSet, Metric, Ranking, Rows, Search};
 
 /// A temporary folder in memory if the system has one, because thousands of syncs on a disk take long.
 fn quick_dir() -> tempfile::TempDir {

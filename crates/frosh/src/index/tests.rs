@@ -1,7 +1,7 @@
 use super::*;
 use crate::Hasher;
 use crate::search::codes::Codes;
-use crate::{Config, ExactSearch, IdSet, Metric, Sketcher};
+use crate::{Config, ExactSearch, Hit, IdSet, Metric, Ranking, Rows, Search, Sketcher};
 use std::collections::BTreeMap;
 
 pub(super) const DIM: usize = 20;

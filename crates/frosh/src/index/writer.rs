@@ -3,7 +3,8 @@
 use super::journal::{self, Journal};
 use super::manifest::{self, Manifest};
 use super::new_rows::NewRows;
-use super::segment::{self, NewPart, Segment, SegmentWriter};
+use super::segment::{self, Segment};
+use super::segment_writer::{NewPart, SegmentWriter};
 use super::{ENDINGS, Index, LOCK, Layout, MODEL, StoredVectors, disk, is_ours, number_of};
 use crate::error::{Error, Result};
 use crate::hasher::estimator;

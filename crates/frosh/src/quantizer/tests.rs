@@ -127,7 +127,6 @@ fn wider_beams_and_sweeps_leave_less_error() {
     assert!(wide < swept && swept < greedy, "{greedy} {swept} {wide}");
 }
 
-/// At the least-squares solution, moving any cell or word does not lower the error (with the ridge towards the old ones).
 #[test]
 fn rounds_of_training_lower_the_error() {
     let (k, n) = (16, 2000);

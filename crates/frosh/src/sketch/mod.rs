@@ -76,6 +76,7 @@ pub(crate) mod centering;
 pub(crate) mod compression;
 pub(crate) mod config;
 pub(crate) mod frequent_directions;
+mod merge;
 pub(crate) mod reservoir;
 pub(crate) mod sketcher;
 
@@ -83,7 +84,6 @@ pub use config::{Config, Method};
 pub use frequent_directions::ShrinkIndex;
 pub use sketcher::Sketcher;
 
-use crate::error::{Error, Result};
 use crate::linalg;
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
@@ -92,7 +92,6 @@ use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
 use crate::sketch::reservoir::Reservoir;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
-use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Largest row count of a sketch. Larger counts are rejected so that sums of row counts cannot overflow.
@@ -341,122 +340,6 @@ impl Sketch {
         let parts = self.reservoir.map_parts(pool, &self.mean, range, |rows| products(w, rows));
         let all = parts.concat();
         MatRef::from_row_major_slice(&all, rows, w.ncols()).to_owned()
-    }
-
-    /// Merges sketches into one of all their rows (DFROSH, Algorithm 3 of the paper). The inputs are not changed.
-    ///
-    /// Takes O(d l^2) time for each sketch after the first. Merges can be nested in any order.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Empty`] without sketches. [`Error::Merge`] if dimension, metric or shrink index differ, or if LSH sketches are
-    /// mixed with others. [`Error::Setting`] if the row counts sum to more than 2^62.
-    ///
-    /// ```
-    /// use frosh::{Config, Rows, Sketch, Sketcher};
-    /// # let data: Vec<f32> = (0..16 * 500).map(|i| ((i * i) % 97) as f32).collect();
-    /// let mut sketches = Vec::new();
-    /// for (worker, shard) in data.chunks(16 * 250).enumerate() {
-    ///     let mut sketcher = Sketcher::new(Config::new(16).worker(worker as u64))?;
-    ///     sketcher.push(Rows::new(shard, 16)?)?;
-    ///     sketches.push(sketcher.finish());
-    /// }
-    /// let merged = Sketch::merge(&sketches)?;
-    /// assert_eq!((merged.rows(), merged.workers()), (500, &[0, 1][..]));
-    /// # Ok::<(), frosh::Error>(())
-    /// ```
-    pub fn merge<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> Result<Sketch> {
-        let pool = &Pool::current();
-        let mut parts: Vec<&Sketch> = sketches.into_iter().collect();
-        // By their numbers first: an error names two sketches of the same worker in the order of the arguments.
-        parts.sort_by(|a, b| a.workers.cmp(&b.workers));
-        let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
-        for other in others {
-            first.check_mergeable(other)?;
-        }
-        parts.sort_by(|a, b| a.merge_order(b));
-        let Some((first, others)) = parts.split_first() else { return Err(Error::Empty) };
-        let rows = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.rows));
-        if rows.is_none_or(|rows| rows > MAX_ROWS) {
-            let why = format!("their row counts sum to more than {MAX_ROWS}");
-            return Err(Error::setting("sketches", parts.len(), why));
-        }
-        let capacity = parts.iter().map(|p| p.sketch_rows()).min().unwrap_or(2);
-        let mut merged = (*first).clone();
-        if capacity < first.sketch_rows() {
-            merged.directions =
-                FrequentDirections::new(first.dim, capacity, first.directions.index());
-            merged.insert(pool, first);
-        }
-        for other in others {
-            if merged.rows > 0 && other.rows > 0 {
-                merged.step_between_means(pool, other);
-            }
-            merged.insert(pool, other);
-            let share = other.rows as f64 / (merged.rows + other.rows).max(1) as f64;
-            for (phi, mu) in merged.mean.iter_mut().zip(&other.mean) {
-                *phi += share * (mu - *phi);
-            }
-            merged.rows += other.rows;
-            merged.left_out = merged.left_out.saturating_add(other.left_out);
-            merged.compressed |= other.compressed;
-            merged.workers.extend(&other.workers);
-            merged.workers.sort_unstable();
-            merged.reservoir.merge(&other.reservoir);
-        }
-        Ok(merged)
-    }
-
-    /// The order of merging: by worker numbers. Sketches of the same workers are ordered by their content, so that the order
-    /// of arguments does not matter for them either.
-    fn merge_order(&self, other: &Sketch) -> Ordering {
-        let means = || {
-            let pairs = self.mean.iter().zip(&other.mean);
-            pairs
-                .map(|(a, b)| a.total_cmp(b))
-                .find(|order| order.is_ne())
-                .unwrap_or(Ordering::Equal)
-        };
-        let by_number = self.workers.cmp(&other.workers).then(self.rows.cmp(&other.rows));
-        by_number.then_with(means).then_with(|| self.to_bytes().cmp(&other.to_bytes()))
-    }
-
-    /// Inserts the sketched rows of another sketch, and adds its certificate.
-    fn insert(&mut self, pool: &Pool, other: &Sketch) {
-        let live = other.directions.live();
-        self.directions.append(pool, live);
-        let kept: f64 = live.chunks_exact(self.dim).map(square_norm).sum();
-        let lost = (other.directions.inserted() - kept).max(0.0);
-        self.directions.inherit(other.directions.removed(), lost);
-    }
-
-    /// Inserts the row of Algorithm 3 for the difference of the two means.
-    fn step_between_means(&mut self, pool: &Pool, other: &Sketch) {
-        let (tau, n) = (self.rows as f64, other.rows as f64);
-        let scale = (tau * n / (tau + n)).sqrt();
-        let pairs = other.mean.iter().zip(&self.mean);
-        let step: Vec<f32> = pairs.map(|(mu, phi)| (scale * (mu - phi)) as f32).collect();
-        if self.method != Method::Lsh {
-            self.directions.append(pool, &step);
-        }
-    }
-
-    /// Checks whether this sketch can be merged with another.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Merge`] with the property that differs.
-    pub fn check_mergeable(&self, other: &Sketch) -> Result<()> {
-        let differ = |what, left: &dyn ToString, right: &dyn ToString| {
-            let (left, right) = (left.to_string(), right.to_string());
-            if left == right { Ok(()) } else { Err(Error::Merge { what, left, right }) }
-        };
-        differ("the dimension", &self.dim, &other.dim)?;
-        differ("the metric", &self.metric, &other.metric)?;
-        differ("the shrink index", &self.directions.index(), &other.directions.index())?;
-        // FROSH and OSH both sketch the scatter; LSH learns no directions.
-        let learns = |s: &Sketch| if s.method == Method::Lsh { "lsh" } else { "frosh or osh" };
-        differ("the method", &learns(self), &learns(other))
     }
 
     /// The lower triangle of B B', in double precision.
