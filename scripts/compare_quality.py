@@ -4,13 +4,16 @@
 For each set, 1,000 queries (a seeded permutation) are taken out; everybody learns from all other rows, on one
 thread (PQ and OPQ from a sample, see --pq-rows), and codes them. Measured against exact neighbours: MAP
 (relevant are the nearest 2 %; average precision over the whole ranking, ties in expectation), recall@10 (the
-share of the 10 nearest among the first 10, and among the first 100, which re-ranking finds), and the
-processor's seconds for training.
+share of the 10 nearest among the first 10, and among the first 100, which re-ranking finds), their standard
+errors over the queries, and the processor's seconds for training.
 
-    python3 scripts/compare_quality.py                                  # hours, nearly all of it OPQ and PQ
-    python3 scripts/compare_quality.py --without PQ                     # a few minutes
+    python3 scripts/compare_quality.py                                  # hours, nearly all of it FAISS's quantisers
+    python3 scripts/compare_quality.py --without FAISS                  # a few minutes
     python3 scripts/compare_quality.py --set glove100 --bytes 8 --only FROSH
     python3 scripts/compare_quality.py --json cells.json --markdown     # goes on where it stopped
+
+FAISS's additive quantisers (RQ, LSQ) code all bytes and store no norm: they are ranked by the exact distance
+to the decoded rows. A cell of theirs that takes longer than --limit seconds is left out, and the table says so.
 
 Bytes count everything that is stored for each vector. Methods that need as many dimensions as bits take as
 many bits as there are, and the table says the bytes. PQ wants a multiple of its bytes: zeros are added.
@@ -50,6 +53,8 @@ SHARE, K, OVERSAMPLE = 0.02, 10, 10
 FROSH_FACTORS, RABITQ_FACTORS = 1, 8
 FROSH = ROOT / "target/release/frosh"
 OURS, PLAIN = "FROSH refined, estimated", "FROSH + ITQ, estimated"
+BYTES_OURS = "FROSH quantiser"
+ADDITIVE = ["FAISS RQ", "FAISS LSQ"]
 ONE_BIT = ["FAISS ITQ,LSH", "FAISS RaBitQ, qb 0", "FAISS RaBitQ, qb 4"]
 
 Cell = dict[str, Any]
@@ -97,7 +102,7 @@ class Set:
         """The measures of a ranking; `scores(first, last)` gives a row of scores for each of those queries."""
         import numpy as np
 
-        precision, plain, over = 0.0, 0.0, 0.0
+        precision, plain, over = np.zeros(QUERIES), np.zeros(QUERIES), np.zeros(QUERIES)
         for first in range(0, QUERIES, 50):
             for q, row in enumerate(scores(first, first + 50), first):
                 ranked, relevant = np.sort(row), np.sort(row[self.truth[q]])
@@ -108,12 +113,14 @@ class Set:
                 slope = (k - 1) / np.maximum(t - 1, 1)
                 rest = hits + 1 - slope * (before + 1)
                 sums = k / t * (slope * t + rest * (self.harmonic[before + t] - self.harmonic[before]))
-                precision += sums.sum() / len(relevant)
+                precision[q] = sums.sum() / len(relevant)
                 near = row[self.truth[q][:K]]
                 before, last = np.searchsorted(ranked, near, "left"), np.searchsorted(ranked, near, "right")
-                plain += np.clip((K - before) / (last - before), 0, 1).mean()
-                over += np.clip((K * OVERSAMPLE - before) / (last - before), 0, 1).mean()
-        return {"map": precision / QUERIES, "recall": plain / QUERIES, "reranked": over / QUERIES}
+                plain[q] = np.clip((K - before) / (last - before), 0, 1).mean()
+                over[q] = np.clip((K * OVERSAMPLE - before) / (last - before), 0, 1).mean()
+        error = lambda values: float(values.std(ddof=1) / QUERIES**0.5)  # noqa: E731
+        return {"map": precision.mean(), "recall": plain.mean(), "reranked": over.mean(),
+                "map_error": error(precision), "recall_error": error(plain)}
 
     def hamming(self, base: np.ndarray, queries: np.ndarray) -> Cell:
         """The measures of packed codes."""
@@ -160,6 +167,14 @@ def frosh(data: Set, size: int, factors: int, learning: list[str], rankings: dic
     bits = 8 * (size - factors)
     if "lsh" not in learning:
         bits = min(bits, data.dim)
+    return frosh_model(data, bits, ["--bits", str(bits), *learning], rankings)
+
+
+def frosh_quantizer(data: Set, size: int) -> dict[str, Cell]:
+    return frosh_model(data, 8 * size, ["--bytes", str(size)], {"estimated": BYTES_OURS})
+
+
+def frosh_model(data: Set, bits: int, learning: list[str], rankings: dict[str, str]) -> dict[str, Cell]:
     model = data.base_file.with_name("model.frosh")
 
     def run(*arguments: str) -> Any:
@@ -167,8 +182,7 @@ def frosh(data: Set, size: int, factors: int, learning: list[str], rankings: dic
         return json.loads(done.stdout)
 
     # The reading of the file counts too; to FAISS the rows are given in memory.
-    seconds, _ = timed(lambda: run("train", str(data.base_file), "--bits", str(bits), "--threads", "1",
-                                   *learning, "-o", str(model)))
+    seconds, _ = timed(lambda: run("train", str(data.base_file), "--threads", "1", *learning, "-o", str(model)))
     result = run("eval", str(model), "--base", str(data.base_file), "--queries", str(data.query_file),
                  "-k", str(K), "--oversample", str(OVERSAMPLE), "--truth", f"{100 * SHARE:g}%",
                  "--rank", ",".join(rankings))
@@ -284,6 +298,34 @@ def faiss_pq(data: Set, size: int, rows: int, rotate: bool) -> dict[str, Cell]:
     return {f"FAISS {name}": cell | {"bits": 8 * size, "bytes": size, "train": seconds}}
 
 
+def faiss_additive(data: Set, size: int, rows: int, name: str, limit: int) -> dict[str, Cell]:
+    """RQ or LSQ with a byte for each of `size` codebooks, in a process that can be stopped."""
+    import multiprocessing
+
+    def work(to: Any) -> None:
+        import numpy as np
+
+        chosen = np.random.default_rng(SEED).permutation(data.n)[:rows]
+        index, seconds = faiss_index(data, f"{name}{size}x8", data.base[chosen])
+        coding, codes = timed(lambda: index.sa_encode(data.base))
+        decoded = index.sa_decode(codes)
+        squares = (decoded * decoded).sum(axis=1)
+        cell = data.measure(lambda first, last: squares - 2 * (data.queries[first:last] @ decoded.T))
+        to.send(cell | {"bits": 8 * size, "bytes": index.sa_code_size(), "train": seconds, "encode": coding})
+
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=work, args=(there,))
+    process.start()
+    there.close()
+    if not here.poll(limit):
+        process.kill()
+        say(f"{name}: not done after {limit} seconds")
+        return {f"FAISS {name}": {"late": limit}}
+    cell = here.recv()
+    process.join()
+    return {f"FAISS {name}": cell}
+
+
 # Bytes of factors, options of the training (the default sketch has 2 rows a bit), and
 # for each ranking the name of its cell.
 MODELS: list[tuple[int, list[str], dict[str, str]]] = [
@@ -297,7 +339,7 @@ MODELS: list[tuple[int, list[str], dict[str, str]]] = [
 METHODS = ["LSH", "PCA sign", "PCA, random rotation", "OSH, random rotation", "FROSH, random rotation",
            "FROSH + ITQ, Hamming", "FROSH + ITQ, asymmetric", PLAIN,
            "FROSH refined, Hamming", "FROSH refined, asymmetric", OURS,
-           *ONE_BIT, "FAISS PQ", "FAISS OPQ,PQ"]
+           BYTES_OURS, *ONE_BIT, "FAISS PQ", "FAISS OPQ,PQ", *ADDITIVE]
 
 
 def cross_check(data: Set) -> None:
@@ -332,6 +374,28 @@ def verdict(cells: list[Cell]) -> list[str]:
     return lines
 
 
+def quantizer_verdict(cells: list[Cell]) -> list[str]:
+    """In how many cells the quantiser is above all of FAISS's product and one-bit codes, and above its additive ones."""
+    lines = []
+    ours = {(c["set"], c["size"]): c for c in cells if c["method"] == BYTES_OURS}
+    rivals = [name for name in METHODS if name.startswith("FAISS")]
+    for title, names in (("PQ, OPQ, ITQ and RaBitQ", [n for n in rivals if n not in ADDITIVE]),
+                         ("RQ and LSQ, where they finished", ADDITIVE)):
+        lost, count = [], 0
+        for (name, size), own in ours.items():
+            others = [c for c in cells if (c["set"], c["size"]) == (name, size) and c["method"] in names
+                      and "late" not in c]
+            for measure in ("map", "recall") if others else ():
+                best = max(others, key=lambda c: c[measure])
+                count += 1
+                if own[measure] <= best[measure]:
+                    error = f", standard error {best[measure + '_error']:.3f}" if measure + "_error" in best else ""
+                    lost.append(f"  not: {name}, {size} bytes, {measure}: {own[measure]:.3f} against "
+                                f"{best[measure]:.3f} of {best['method']}{error}")
+        lines += [f"{BYTES_OURS}: above FAISS's {title} in {count - len(lost)} of {count} cells", *lost]
+    return lines
+
+
 def table(cells: list[Cell], markdown: bool) -> str:
     """One block for each set: a line a method, columns by bytes."""
     out = []
@@ -345,7 +409,7 @@ def table(cells: list[Cell], markdown: bool) -> str:
             row = [method]
             for size in sizes:
                 cell = next((c for c in own if (c["method"], c["size"]) == (method, size)), None)
-                if cell is None:
+                if cell is None or "late" in cell:
                     row += ["-"] * 4
                     continue
                 note = "" if cell["bytes"] == size else f" ({cell['bytes']} B)"
@@ -373,7 +437,9 @@ def main() -> None:
     parser.add_argument("--only", metavar="TEXT", help="only methods with this in their names")
     parser.add_argument("--without", metavar="TEXT", help="no methods with this in their names")
     parser.add_argument("--pq-rows", type=int, default=65_536, metavar="N",
-                        help="rows that PQ and OPQ learn from: 65,536 as FAISS does; fewer is quicker")
+                        help="rows that FAISS's quantisers learn from: 65,536 as FAISS does; fewer is quicker")
+    parser.add_argument("--limit", type=int, default=1200, metavar="SECONDS",
+                        help="seconds for a cell of FAISS's additive quantisers")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep cells here; what is there is not done again")
     parser.add_argument("--show", action="store_true", help="measure nothing: print what --json holds")
     parser.add_argument("--markdown", action="store_true", help="print the tables as markdown")
@@ -386,9 +452,11 @@ def main() -> None:
     groups: list[tuple[Callable[[Set, int], dict[str, Cell]], list[str]]] = [
         *((lambda data, size, model=model: frosh(data, size, *model), list(model[2].values()))
           for model in MODELS),
-        (exact_pca, METHODS[1:3]), (faiss_itq, ONE_BIT[:1]), (faiss_rabitq, ONE_BIT[1:]),
+        (frosh_quantizer, [BYTES_OURS]), (exact_pca, METHODS[1:3]), (faiss_itq, ONE_BIT[:1]), (faiss_rabitq, ONE_BIT[1:]),
         (lambda data, size: faiss_pq(data, size, args.pq_rows, rotate=False), ["FAISS PQ"]),
-        (lambda data, size: faiss_pq(data, size, args.pq_rows, rotate=True), ["FAISS OPQ,PQ"])]
+        (lambda data, size: faiss_pq(data, size, args.pq_rows, rotate=True), ["FAISS OPQ,PQ"]),
+        *((lambda data, size, name=name: faiss_additive(data, size, args.pq_rows, name, args.limit), [f"FAISS {name}"])
+          for name in ("RQ", "LSQ"))]
 
     def wanted(name: str) -> bool:
         return (not args.only or args.only in name) and not (args.without and args.without in name)
@@ -418,7 +486,7 @@ def main() -> None:
     chosen = [c for c in cells if c["set"] in (args.sets or SETS) and c["size"] in (args.sizes or BYTES)
               and wanted(c["method"])]
     print(table(chosen, args.markdown))
-    print("\n".join(verdict(cells)))
+    print("\n".join(verdict(cells) + quantizer_verdict(cells)))
 
 
 if __name__ == "__main__":

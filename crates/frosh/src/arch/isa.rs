@@ -143,31 +143,6 @@ impl Isa {
         self.bytes
     }
 
-    /// Runs `work`, safe code without intrinsics, with the features of the kernels on `f32` enabled: what is inlined into it
-    /// is vectorised for them. Multiplications and additions are not fused, so results do not depend on the features.
-    #[inline(always)]
-    pub(crate) fn run<R>(self, work: impl FnOnce() -> R) -> R {
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
-        fn avx2<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx2,fma")]
-        fn avx512<R>(work: impl FnOnce() -> R) -> R {
-            work()
-        }
-        match self.f32s {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the token proves the features.
-            F32Set::Avx2(_) => unsafe { avx2(work) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            F32Set::Avx512(_) => unsafe { avx512(work) },
-            _ => work(),
-        }
-    }
-
     /// Whether an instruction looks up a register of bytes in a table of sixteen. Without it, nibble planes do
     /// not pay.
     pub(crate) fn has_nibble_lookup(self) -> bool {

@@ -15,6 +15,7 @@
 //! | [`hamming`], other widths, and picked rows | the same | `popcnt` | `popcnt` | `count_ones` | `count_ones` |
 //! | [`nibble_planes`] | distances and bounds, for many queries | `vpshufb` | `vpshufb` | `tbl` | scalar |
 //! | [`packed_planes`] | bounds for codes of a quantiser | `vpshufb` | `vpshufb` | `tbl` | scalar |
+//! | [`sixteen`] | beam search, distances | yes | yes | portable | yes |
 //!
 //! Which features each column needs is in [`isa`]; it differs by kind of element.
 //!
@@ -68,6 +69,7 @@ pub(crate) mod packed_planes;
 pub(crate) mod portable;
 pub(crate) mod project;
 pub(crate) mod scatter;
+pub(crate) mod sixteen;
 pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;

@@ -5,6 +5,7 @@
 //! |---|---|---|---|
 //! | [`F32Vector`] | `f32` | registers | [`hadamard`](super::hadamard), [`scatter`](super::scatter), [`project`](super::project), [`elementwise`](super::elementwise) |
 //! | [`F64Vector`] | `f64` | tokens | the eigensolver |
+//! | [`F32x16`](super::sixteen::F32x16) | `f32` | tokens | the quantiser's encoding |
 //! | [`ByteVector`] | `u8` | 64 bytes in registers | [`nibble_planes`](super::nibble_planes) |
 //! | [`RowBlock`], [`Distances`] | codes | a query in registers | [`hamming`](super::hamming) |
 //!

@@ -228,7 +228,13 @@ impl Figures {
 /// The positions of some rows in the order of scores, from 0; the mean position for rows with equal scores.
 pub(super) fn positions(scores: &[f32], rows: &[u32]) -> Vec<f32> {
     let last = rows.iter().map(|row| scores[*row as usize]).fold(f32::NEG_INFINITY, f32::max);
-    let mut first: Vec<f32> = scores.iter().copied().filter(|score| *score <= last).collect();
+    // Every score is written and only those up to the last one are kept: a branch would be mispredicted often.
+    let (mut first, mut count) = (vec![0f32; scores.len()], 0);
+    for score in scores {
+        first[count] = *score;
+        count += usize::from(*score <= last);
+    }
+    first.truncate(count);
     first.sort_unstable_by(f32::total_cmp);
     let position = |row: &u32| {
         let score = scores[*row as usize];

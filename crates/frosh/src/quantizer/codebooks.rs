@@ -89,6 +89,7 @@ impl Codebooks {
     }
 
     /// Writes the row that a code stands for. `code` is the cell and then a nibble for each codebook.
+    #[inline(always)]
     pub(crate) fn decode(&self, code: &[u8], out: &mut [f32]) {
         out.copy_from_slice(&self.cells[usize::from(code[0]) * self.k..][..self.k]);
         for (i, segment) in self.segments.iter().enumerate() {
@@ -97,8 +98,9 @@ impl Codebooks {
             let own = segment.books.clone().zip(words.chunks_exact((WORDS * width).max(1)));
             for (book, words) in own {
                 let word = &words[usize::from(code[book + 1]) * width..][..width];
-                let to = &mut out[segment.coordinates.clone()];
-                to.iter_mut().zip(word).for_each(|(x, w)| *x += w);
+                for (x, w) in out[segment.coordinates.clone()].iter_mut().zip(word) {
+                    *x += w;
+                }
             }
         }
     }

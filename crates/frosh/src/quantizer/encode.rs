@@ -6,6 +6,7 @@ use super::Quantizer;
 use super::beam::Beam;
 use super::codebooks::Codebooks;
 use super::scalar::Terms;
+use crate::arch::sixteen::{F32x16, Work16, sum, weighted_product};
 use crate::arch::{Isa, project};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -103,7 +104,7 @@ impl Quantizer {
         loaded.resize(n * dim, 0.0);
         for (i, (to, norm)) in loaded.chunks_exact_mut(dim).zip(norms).enumerate() {
             rows::load(rows.row(i), i, self.facts.metric, &self.offset, to)?;
-            *norm = Isa::detect().run(|| square(to));
+            *norm = Isa::detect().sixteens(Square(to));
         }
         let mut bits = vec![0u8; n * k.div_ceil(8)];
         let mut values = vec![0f32; n * self.packed.padded()];
@@ -120,7 +121,8 @@ impl Quantizer {
         let mut beam = Beam::new(&self.books, self.beam);
         let (mut z, mut norms) = (vec![0f32; BLOCK * k], vec![0f32; BLOCK]);
         let (mut loaded, mut products) = (Vec::new(), vec![0f32; BLOCK * entries]);
-        let mut code = vec![0u8; self.books.books + 1];
+        let length = self.books.books + 1;
+        let mut codes = vec![0u8; BLOCK * length];
         let mut decoded = vec![0f32; k];
         let inverses: Vec<f32> = self.scales.iter().map(|s| 1.0 / (s * s)).collect();
         for (b, out) in out.chunks_mut(BLOCK * bytes).enumerate() {
@@ -129,31 +131,41 @@ impl Quantizer {
             self.project(&block, &mut loaded, &mut z, &mut norms)
                 .map_err(|e| e.shift_row(first))?;
             tables.products.of(isa, &z[..block.len() * k], &mut products);
-            let each = products.chunks_exact(entries).zip(z.chunks_exact(k)).zip(&norms);
-            isa.run(|| {
-                for (out, ((products, z), norm)) in out.chunks_exact_mut(bytes).zip(each) {
-                    beam.encode(&self.books, tables, products, 1, &mut code);
-                    let terms = terms(&self.books, &code, z, *norm, &inverses, &mut decoded);
-                    let level = self.scalar.encode(&code, terms.tau(self.scalar.slopes));
-                    pack(&code, level, out);
-                }
-            });
+            let codes = &mut codes[..block.len() * length];
+            beam.encode(isa, &self.books, tables, &products, 1, codes);
+            let each = codes.chunks_exact(length).zip(z.chunks_exact(k)).zip(&norms);
+            for (out, ((code, z), norm)) in out.chunks_exact_mut(bytes).zip(each) {
+                let row =
+                    CodedRow { books: &self.books, code, z, norm: *norm, inverses: &inverses };
+                let terms = row.terms(isa, &mut decoded);
+                let level = self.scalar.encode(code, terms.tau(self.scalar.slopes));
+                pack(code, level, out);
+            }
         }
         Ok(())
     }
 }
 
-/// The squared length.
-#[inline(always)]
-fn square(row: &[f32]) -> f32 {
-    let (chunks, rest) = row.as_chunks::<16>();
-    let mut sums = [0f32; 16];
-    for chunk in chunks {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
-            *sum += x * x;
+/// The squared length of a row.
+struct Square<'a>(&'a [f32]);
+
+impl Work16 for Square<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: F32x16>(self, s: S) -> f32 {
+        let (chunks, rest) = self.0.as_chunks::<16>();
+        let mut sums = s.splat(0.0);
+        for chunk in chunks {
+            let x = s.load(chunk);
+            sums = s.add(sums, s.mul(x, x));
         }
+        let mut total = sum(s, sums);
+        for x in rest {
+            total += x * x;
+        }
+        total
     }
-    sums.iter().sum::<f32>() + rest.iter().map(|x| x * x).sum::<f32>()
 }
 
 /// Packs the cell, the nibbles of all codebooks, and the level of the scalar.
@@ -171,21 +183,34 @@ fn pack(code: &[u8], level: u8, out: &mut [u8]) {
     }
 }
 
-/// The terms of a row's scalar. `inverses` are 1 / s^2 for the scales s.
-#[inline(always)]
-pub(super) fn terms(
-    books: &Codebooks,
-    code: &[u8],
-    z: &[f32],
-    norm: f32,
-    inverses: &[f32],
-    decoded: &mut [f32],
-) -> Terms {
-    books.decode(code, decoded);
-    let (mut square, mut product) = (0f32, 0f32);
-    for ((c, z), inverse) in decoded.iter().zip(z).zip(inverses) {
-        square += c * c * inverse;
-        product += c * z * inverse;
+/// A row and its code.
+pub(super) struct CodedRow<'a> {
+    pub(super) books: &'a Codebooks,
+    pub(super) code: &'a [u8],
+    /// Scaled projections.
+    pub(super) z: &'a [f32],
+    /// The squared length of the centred row.
+    pub(super) norm: f32,
+    /// 1 / s^2 for the scales s.
+    pub(super) inverses: &'a [f32],
+}
+
+impl CodedRow<'_> {
+    /// The terms of the row's scalar. `decoded` is working memory.
+    pub(super) fn terms(&self, isa: Isa, decoded: &mut [f32]) -> Terms {
+        struct Work<'a>(&'a CodedRow<'a>, &'a mut [f32]);
+        impl Work16 for Work<'_> {
+            type Output = Terms;
+
+            #[inline(always)]
+            fn run<S: F32x16>(self, s: S) -> Terms {
+                let Work(row, decoded) = self;
+                row.books.decode(row.code, decoded);
+                let square = weighted_product(s, decoded, decoded, row.inverses);
+                let product = weighted_product(s, decoded, row.z, row.inverses);
+                Terms::new(square, product, row.norm)
+            }
+        }
+        isa.sixteens(Work(self, decoded))
     }
-    Terms::new(square, product, norm)
 }

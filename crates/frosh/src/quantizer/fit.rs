@@ -13,9 +13,10 @@
 //! `hasher/held_out.rs` for both measures.
 
 use super::codebooks::{CELLS, Codebooks};
-use super::encode::terms;
+use super::encode::CodedRow;
 use super::scalar::{ScalarCode, Terms};
 use super::{DEFAULT_BEAM, Facts, Quantizer, train};
+use crate::arch::Isa;
 use crate::error::{Error, Result};
 use crate::hasher::Forecast;
 use crate::hasher::held_out::{Figures, HeldOut, rounded};
@@ -44,6 +45,8 @@ const TOLERANCE: f64 = 0.005;
 /// Slopes that are tried.
 const ALONG: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
 const ERROR: [f32; 5] = [0.3, 0.5, 0.7, 0.85, 1.0];
+/// Places in their grid that are tried first.
+const COARSE: [[usize; 2]; 6] = [[0, 1], [0, 3], [2, 1], [2, 3], [4, 1], [4, 3]];
 
 /// What a fit measured on the sample, and what it chose.
 ///
@@ -175,8 +178,10 @@ impl Sketch {
         let byte = train::fit(pool, &sample.rows, k, books, segments, ROUNDS, stream);
         let nibble = train::extend(pool, &byte, &sample.rows, MORE_ROUNDS, stream);
         let depth = held.depth(self.rows);
-        let [byte, nibble] = [(byte, 256), (nibble, 16)]
-            .map(|(books, levels)| Fitted::new(pool, &held, &sample, books, levels, depth));
+        let byte = Fitted::new(pool, &held, &sample, byte, 256, depth, &COARSE);
+        // The slopes hardly depend on the number of codebooks.
+        let start = place(byte.scalar.slopes);
+        let nibble = Fitted::new(pool, &held, &sample, nibble, 16, depth, &[start]);
         // More words beat finer levels where both find as much.
         let chosen = better(&nibble.measured, &byte.measured);
         let measured = vec![nibble.measured.clone(), byte.measured.clone()];
@@ -296,7 +301,7 @@ struct Fitted {
 }
 
 impl Fitted {
-    /// Chooses the slopes for some codebooks.
+    /// Chooses the slopes for some codebooks. `start` are places in the grid of slopes that are measured first.
     fn new(
         pool: &Pool,
         held: &HeldOut,
@@ -304,6 +309,7 @@ impl Fitted {
         books: Codebooks,
         levels: usize,
         depth: f64,
+        start: &[[usize; 2]],
     ) -> Self {
         let (k, length) = (books.k, books.books + 1);
         let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM, 1);
@@ -311,7 +317,11 @@ impl Fitted {
         let mut decoded = vec![0f32; k];
         let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k)).zip(&held.squares);
         let all: Vec<Terms> = each
-            .map(|((code, z), norm)| terms(&books, code, z, *norm as f32, &inverses, &mut decoded))
+            .map(|((code, z), norm)| {
+                let row =
+                    CodedRow { books: &books, code, z, norm: *norm as f32, inverses: &inverses };
+                row.terms(Isa::detect(), &mut decoded)
+            })
             .collect();
         let products = products(pool, &books, &codes, sample);
         let measure = |taus: &[f32]| {
@@ -320,18 +330,11 @@ impl Fitted {
                 scores.extend(taus.iter().zip(products).map(|(tau, p)| tau - 2.0 * p));
             })
         };
-        let mut tried = Vec::new();
-        for along in ALONG {
-            for error in ERROR {
-                let slopes = [along, error];
-                let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
-                let figures = measure(&taus);
-                tried.push((slopes, figures.map, figures.top_recall(depth)));
-            }
-        }
-        let best = tried.iter().map(|(_, _, recall)| *recall).fold(0.0, f64::max);
-        let near = tried.iter().filter(|(_, _, recall)| *recall >= best - TOLERANCE);
-        let slopes = near.max_by(|a, b| a.1.total_cmp(&b.1)).map_or([0.2, 0.5], |(s, ..)| *s);
+        let slopes = best_slopes(start, |slopes| {
+            let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
+            let figures = measure(&taus);
+            (figures.map, figures.top_recall(depth))
+        });
         let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
         let scalar = ScalarCode::fit(slopes, &codes, books.books, &taus, levels);
         let coded: Vec<f32> = codes
@@ -350,6 +353,41 @@ impl Fitted {
             recall: rounded(figures.top_recall(depth)),
         };
         Self { books, scalar, figures, measured }
+    }
+}
+
+/// The place of slopes in the grid of [`ALONG`] and [`ERROR`].
+fn place(slopes: [f32; 2]) -> [usize; 2] {
+    let of = |grid: &[f32], x: f32| grid.iter().position(|y| *y == x).unwrap_or(0);
+    [of(&ALONG, slopes[0]), of(&ERROR, slopes[1])]
+}
+
+/// The slopes with the highest MAP among those whose recall is within [`TOLERANCE`] of the best. Both are smooth in the
+/// slopes, so only the neighbours of the best place so far are measured, beginning with `start`.
+fn best_slopes(start: &[[usize; 2]], mut measure: impl FnMut([f32; 2]) -> (f64, f64)) -> [f32; 2] {
+    let mut tried: Vec<([usize; 2], f64, f64)> = Vec::new();
+    let mut open = start.to_vec();
+    loop {
+        open.retain(|place| tried.iter().all(|(other, ..)| other != place));
+        for [i, j] in open.drain(..) {
+            let (map, recall) = measure([ALONG[i], ERROR[j]]);
+            tried.push(([i, j], map, recall));
+        }
+        let top = tried.iter().map(|(_, _, recall)| *recall).fold(0.0, f64::max);
+        let near = tried.iter().filter(|(_, _, recall)| *recall >= top - TOLERANCE);
+        let best = near.max_by(|a, b| a.1.total_cmp(&b.1)).map_or([2, 1], |(place, ..)| *place);
+        let [i, j] = best;
+        let around = [
+            [i.saturating_sub(1), j],
+            [(i + 1).min(ALONG.len() - 1), j],
+            [i, j.saturating_sub(1)],
+            [i, (j + 1).min(ERROR.len() - 1)],
+        ];
+        let new = |place: &[usize; 2]| tried.iter().all(|(other, ..)| other != place);
+        open.extend(around.into_iter().filter(new));
+        if open.is_empty() {
+            return [ALONG[i], ERROR[j]];
+        }
     }
 }
 

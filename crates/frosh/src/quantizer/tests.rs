@@ -100,7 +100,7 @@ fn a_wide_beam_finds_the_best_code_of_two_cells_and_one_codebook() {
     };
     for (row, products) in data.chunks_exact(k).zip(products.chunks_exact(books.entries())) {
         let mut code = [0u8; 2];
-        beam.encode(&books, &tables, products, 0, &mut code);
+        beam.encode(crate::arch::Isa::detect(), &books, &tables, products, 0, &mut code);
         let all = (0..2u8).flat_map(|a| (0..16u8).map(move |b| [a, b]));
         let best = all.map(|code| error(row, &code)).fold(f32::INFINITY, f32::min);
         assert!(error(row, &code) <= best + 1e-4);

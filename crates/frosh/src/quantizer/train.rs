@@ -12,6 +12,7 @@
 use super::beam::Beam;
 use super::codebooks::{CELLS, Codebooks, Segment, WORDS};
 use crate::arch::Isa;
+use crate::arch::sixteen::{F32x16, Work16, square_distance};
 use crate::pool::Pool;
 use crate::random::Stream;
 use faer::linalg::matmul::matmul;
@@ -133,13 +134,7 @@ pub(super) fn encode(
         let blocks = codes.chunks_mut(BLOCK * length).zip(rows.chunks(BLOCK * books.k));
         for (codes, rows) in blocks {
             tables.products.of(isa, rows, &mut products);
-            isa.run(|| {
-                let all =
-                    codes.chunks_exact_mut(length).zip(products.chunks_exact(books.entries()));
-                for (code, products) in all {
-                    beam.encode(books, &tables, products, sweeps, code);
-                }
-            });
+            beam.encode(isa, books, &tables, &products, sweeps, codes);
         }
     });
     codes
@@ -240,16 +235,11 @@ fn assign(pool: &Pool, rows: &[f32], width: usize, centres: &[f32], nearest: &mu
 fn first_centres(rows: &[f32], width: usize, centres: usize, stream: &mut Stream) -> Vec<f32> {
     let n = (rows.len() / width).min(SEED_ROWS);
     let row = |i: usize| &rows[i * width..][..width];
-    let isa = Isa::detect();
     let mut found = row(stream.below(n as u64) as usize).to_vec();
     let mut distances = vec![f32::INFINITY; n];
     while found.len() < centres * width {
         let last = found[found.len() - width..].to_vec();
-        isa.run(|| {
-            for (i, distance) in distances.iter_mut().enumerate() {
-                *distance = distance.min(square_distance(row(i), &last));
-            }
-        });
+        Isa::detect().sixteens(Nearer { rows, centre: &last, distances: &mut distances });
         let total: f64 = distances.iter().map(|d| f64::from(*d)).sum();
         let mut left = stream.uniform() * total;
         let chosen = distances.iter().position(|d| {
@@ -263,18 +253,23 @@ fn first_centres(rows: &[f32], width: usize, centres: usize, stream: &mut Stream
     found
 }
 
-#[inline(always)]
-fn square_distance(a: &[f32], b: &[f32]) -> f32 {
-    let (a, ra) = a.as_chunks::<16>();
-    let (b, rb) = b.as_chunks::<16>();
-    let mut sums = [0f32; 16];
-    for (a, b) in a.iter().zip(b) {
-        for j in 0..16 {
-            sums[j] += (a[j] - b[j]) * (a[j] - b[j]);
+/// Lowers the squared distances of rows to the nearest centre by one more centre.
+struct Nearer<'a> {
+    rows: &'a [f32],
+    centre: &'a [f32],
+    distances: &'a mut [f32],
+}
+
+impl Work16 for Nearer<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: F32x16>(self, s: S) {
+        let rows = self.rows.chunks_exact(self.centre.len());
+        for (row, distance) in rows.zip(self.distances) {
+            *distance = distance.min(square_distance(s, row, self.centre));
         }
     }
-    let rest: f32 = ra.iter().zip(rb).map(|(x, y)| (x - y) * (x - y)).sum();
-    sums.iter().sum::<f32>() + rest
 }
 
 /// The standard deviation of each coordinate.
