@@ -121,7 +121,7 @@ pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tall
 #[doc(inline)]
 pub use hasher::{Choice, Forecast, Hasher, Measured, Rotation};
 #[doc(inline)]
-pub use index::{Index, IndexWriter, NewRows, StoredVectors};
+pub use index::{Index, IndexVersion, IndexWriter, NewRows, Reencoding, StoredVectors};
 pub use model::Model;
 pub use pool::Pool;
 #[doc(inline)]

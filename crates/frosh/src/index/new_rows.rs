@@ -199,8 +199,8 @@ impl NewRows<'_> {
         }
         let index = &self.writer.index;
         let codes = match index.layout.factors {
-            Some(_) => self.pool.install(|| index.model.encode_with_factors(rows))?,
-            None => self.pool.install(|| index.model.encode(rows))?,
+            Some(_) => self.pool.install(|| index.model().encode_with_factors(rows))?,
+            None => self.pool.install(|| index.model().encode(rows))?,
         };
         let vectors = index.layout.vectors.map(|stored| stored.bytes(rows)).transpose()?;
         let mut at = 0;
@@ -258,8 +258,12 @@ impl NewRows<'_> {
             manifest.names = layout.names;
             let mut opened: Vec<Segment> = Vec::new();
             let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
+            let settled = index.is_built_from_the_models_rows(&new);
             for facts in new {
-                let segment = Segment::open(&index.folder, facts, &layout, None)?;
+                let facts =
+                    manifest::SegmentFacts { model: manifest.model_of_new(), settled, ..facts };
+                let version = index.newest();
+                let segment = Segment::open(&index.folder, facts, version, &layout, None)?;
                 if segment.arrays.names.is_some() {
                     by_name(index, &opened, &segment, replace, &mut dead)?;
                     opened.push(segment);
@@ -292,6 +296,15 @@ impl NewRows<'_> {
             Ok(())
         })?;
         Ok(replaced)
+    }
+}
+
+impl Index {
+    /// Whether these are the first rows of the index, and so few that the model can have been learned from them. Such rows
+    /// belong to the first version. Other rows came after it was made, and the next version encodes them again.
+    fn is_built_from_the_models_rows(&self, new: &[manifest::SegmentFacts]) -> bool {
+        let rows = new.iter().map(|facts| facts.rows).sum::<u64>();
+        self.manifest.generation == 0 && rows <= self.model().rows()
     }
 }
 

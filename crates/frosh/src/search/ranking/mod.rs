@@ -217,13 +217,13 @@ impl Codes {
             let batch = first..queries.len().min(first + chunk);
             let rows = n * part / parts..n * (part + 1) / parts;
             let scorer = |query| Scorer::new(self, queries, query, ranking);
-            let best = || Best::new(k.min(n), allowed);
+            let best = |query| Best::new(k.min(n), allowed, limit(search, query));
             *found = if prune {
                 let scorers = batch.clone().map(scorer).collect();
                 bound::search(self, queries, batch, scorers, rows, best)
             } else {
                 let one = |query| {
-                    let mut best = best();
+                    let mut best = best(query);
                     best.offer_range(&scorer(query), rows.clone());
                     best.finish()
                 };
@@ -279,6 +279,12 @@ impl Codes {
     }
 }
 
+/// The largest score of a row that is of use for a query.
+fn limit(search: &Search<'_>, query: usize) -> f32 {
+    // Distances are scores, so they fit single precision.
+    search.limits.map_or(f32::INFINITY, |limits| limits[query] as f32)
+}
+
 /// Collects the `k` best rows. Rows are offered in ascending order of ids.
 struct Best<'a> {
     k: usize,
@@ -289,8 +295,9 @@ struct Best<'a> {
 }
 
 impl<'a> Best<'a> {
-    fn new(k: usize, allowed: Option<&'a IdSet>) -> Self {
-        let limit = if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY };
+    /// Collects rows whose score is at most `largest`.
+    fn new(k: usize, allowed: Option<&'a IdSet>, largest: f32) -> Self {
+        let limit = if k == 0 { f32::NEG_INFINITY } else { largest.next_up() };
         Self { k, allowed, limit, found: Vec::new() }
     }
 
