@@ -65,6 +65,8 @@ pub(crate) enum Verb {
     Eval(verbs::eval::Eval),
     /// Find the candidates (and bits) that reach a recall after re-ranking
     Calibrate(verbs::calibrate::Calibrate),
+    /// Tell whether the data has changed so much that a new model is due
+    Drift(verbs::drift::Drift),
     /// Tell what is in a sketch, model, codes or data file
     Inspect(verbs::inspect::Inspect),
     /// Turn vectors from one format into another

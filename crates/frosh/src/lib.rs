@@ -98,6 +98,7 @@
 
 #[expect(unsafe_code, reason = "the inner loops; see its section on safety")]
 mod arch;
+mod drift;
 mod error;
 pub mod evaluation;
 pub mod hasher;
@@ -115,6 +116,7 @@ pub mod search;
 pub mod sketch;
 mod storage;
 
+pub use drift::{Drift, drift};
 pub use error::{Error, Result};
 #[doc(inline)]
 pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tally, Truth};

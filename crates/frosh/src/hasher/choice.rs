@@ -77,8 +77,9 @@ pub struct Measured {
     pub recall: f64,
 }
 
-/// Fits a hasher with the rotation, ranking and bytes of factors that measure best. The caller has checked the bits.
-pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher> {
+/// Fits a hasher with the rotation, ranking and bytes of factors that measure best; `given` bytes of factors, unless that
+/// is 0. The caller has checked the bits.
+pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize, given: usize) -> Result<Hasher> {
     let Principal { vectors, values, rank } = sketch.principal(pool, bits);
     let (v, along) = sketch.refined(pool, vectors.as_ref(), &values);
     drop(vectors);
@@ -86,7 +87,8 @@ pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher
         pool.in_rayon(|| rotation::itq(along.as_ref(), &mut sketch.rotation_stream(), ITQ_ROUNDS));
     drop(along);
     let Some(trial) = HeldOut::new(sketch, pool, v.as_ref()) else {
-        return Ok(sketch.fitted(pool, product(&v, &itq), &values, rank, Rotation::Refined, 1));
+        let (w, bytes) = (product(&v, &itq), given.max(1));
+        return Ok(sketch.fitted(pool, w, &values, rank, Rotation::Refined, bytes));
     };
     let random = rotation::random(bits, &mut sketch.rotation_stream());
     let mut alternatives = Vec::new();
@@ -94,7 +96,8 @@ pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher
         let w = linalg::single(product(&v, r).as_ref());
         let scales = sketch.scales(pool, w.as_ref(), 1.0);
         let rotated = trial.rotated(pool, r.as_ref());
-        for (ranking, bytes) in KINDS {
+        let possible = |(_, bytes): &(Ranking, usize)| given == 0 || [0, given].contains(bytes);
+        for (ranking, bytes) in KINDS.into_iter().filter(possible) {
             if let Some(figures) = trial.measure(pool, &rotated, ranking, bytes, &scales) {
                 alternatives.push((name, ranking, bytes, figures));
             }
@@ -116,7 +119,7 @@ pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher
     let figures = &alternatives[best].3;
     let forecast = figures.forecast(depth, sketch.rows);
     let r = if rotation == Rotation::Refined { &itq } else { &random };
-    let bytes = factor_bytes.max(1);
+    let bytes = factor_bytes.max(given).max(1);
     let mut hasher = sketch.fitted(pool, product(&v, r), &values, rank, rotation, bytes);
     hasher.choice = Some(Box::new(Choice { rotation, ranking, factor_bytes, measured, forecast }));
     Ok(hasher)

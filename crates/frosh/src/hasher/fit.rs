@@ -110,6 +110,11 @@ impl Sketch {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn hasher(&self, bits: usize) -> Result<Hasher> {
+        self.hasher_of_size(bits, 0)
+    }
+
+    /// The same with this many bytes of factors; 0 leaves the choice to the fit.
+    pub(crate) fn hasher_of_size(&self, bits: usize, factor_bytes: usize) -> Result<Hasher> {
         if self.method == Method::Lsh {
             return self.hasher_with(bits, Rotation::None);
         }
@@ -118,7 +123,7 @@ impl Sketch {
         if few {
             return self.hasher_with(bits, Rotation::Random);
         }
-        choice::chosen(self, &Pool::current(), bits)
+        choice::chosen(self, &Pool::current(), bits, factor_bytes)
     }
 
     /// Fits a hasher of `bits` bits with the given rotation. For LSH, whose directions are already
