@@ -63,7 +63,7 @@ impl fmt::Display for RefreshDue {
 
 impl std::error::Error for RefreshDue {}
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("expected a number from 0 to 1".into()),
@@ -124,35 +124,12 @@ impl Drift {
         match kind(&self.data[0]) {
             Some(Kind::Sketch) => Ok((kinds::sketch(Path::new(&self.data[0]))?, None)),
             Some(Kind::Checkpoint) => Ok((Sketcher::load(&self.data[0])?.sketch(), None)),
-            _ => self.learn(model, common).map(|(sketch, left_out)| (sketch, Some(left_out))),
+            _ => {
+                let read = (&self.reading, &self.skipping);
+                let (sketch, left_out) = learn_like(model, &self.model, &self.data, read, common)?;
+                Ok((sketch, Some(left_out)))
+            }
         }
-    }
-
-    /// Learns a sketch with the settings of the model.
-    fn learn(&self, model: &Model, common: &Common) -> Result<(Sketch, LeftOut)> {
-        let vectors = kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))?;
-        check_dim(model, &self.model, &vectors)?;
-        let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);
-        let mut skipped = self.skipping.start(inputs)?;
-        let mut config = Config::new(model.dim()).metric(model.metric()).seed(model.seed());
-        config = match model.hasher() {
-            // LSH learns no directions, so it needs no rows for them.
-            Some(hasher) if hasher.method() == Method::Lsh => config.method(Method::Lsh),
-            Some(hasher) => config.method(hasher.method()).sketch_rows(2 * hasher.bits()),
-            None => config.sketch_rows(Config::quantizer_rows(model.bytes_per_row())),
-        };
-        let mut sketcher = Sketcher::new(config)?;
-        let bytes_per_row = vectors.dim() * vectors.kind().bytes();
-        let mut progress = Progress::new("learning", vectors.rows(), bytes_per_row, common.quiet);
-        let mut batches = vectors.batches();
-        while let Some(batch) = batches.next()? {
-            batch.feed(&mut sketcher)?;
-            progress.add(batch.len());
-            skipped.add(&batches.take_left_out())?;
-        }
-        drop(progress);
-        skipped.add(&batches.take_left_out())?;
-        Ok((sketcher.finish(), skipped.finish()?))
     }
 
     fn report(
@@ -210,4 +187,41 @@ impl Drift {
         };
         print(&text)
     }
+}
+
+/// The settings of a sketcher for a new model of the same kind and size.
+pub(crate) fn settings_like(model: &Model) -> Config {
+    let config = Config::new(model.dim()).metric(model.metric()).seed(model.seed());
+    match model.hasher() {
+        // LSH learns no directions, so it needs no rows for them.
+        Some(hasher) if hasher.method() == Method::Lsh => config.method(Method::Lsh),
+        Some(hasher) => config.method(hasher.method()).sketch_rows(2 * hasher.bits()),
+        None => config.sketch_rows(Config::quantizer_rows(model.bytes_per_row())),
+    }
+}
+
+/// Learns a sketch of vectors with the settings of a model, which is in the file or folder `whose`.
+pub(crate) fn learn_like(
+    model: &Model,
+    whose: &Path,
+    data: &[OsString],
+    (reading, skipping): (&Reading, &Skipping),
+    common: &Common,
+) -> Result<(Sketch, LeftOut)> {
+    let vectors = kinds::vectors(data, &reading.options(skipping.skip_bad))?;
+    check_dim(model, whose, &vectors)?;
+    let inputs = vectors.files().iter().map(|file| &*file.path).chain([whose]);
+    let mut skipped = skipping.start(inputs)?;
+    let mut sketcher = Sketcher::new(settings_like(model))?;
+    let bytes_per_row = vectors.dim() * vectors.kind().bytes();
+    let mut progress = Progress::new("learning", vectors.rows(), bytes_per_row, common.quiet);
+    let mut batches = vectors.batches();
+    while let Some(batch) = batches.next()? {
+        batch.feed(&mut sketcher)?;
+        progress.add(batch.len());
+        skipped.add(&batches.take_left_out())?;
+    }
+    drop(progress);
+    skipped.add(&batches.take_left_out())?;
+    Ok((sketcher.finish(), skipped.finish()?))
 }

@@ -13,7 +13,7 @@ pub(super) const NAME: &str = "index.json";
 const FORMAT: &str = "frosh-index";
 /// The newest version that is read.
 const VERSION: u64 = 3;
-/// The version of an index with names, and of one with several models.
+/// The version of an index with names, and of one with several models or a learner.
 const WITH_NAMES: u64 = 2;
 const WITH_MODELS: u64 = 3;
 /// Largest size of a manifest. No index has so many segments that its manifest is longer.
@@ -38,6 +38,10 @@ pub(super) struct Manifest {
     /// lose them; so an index with names is of version 2.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) names: bool,
+    /// The learner that is saved with the rows. A program that does not know it would lose it; so an index that has one is
+    /// of version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) learner: Option<LearnerFacts>,
     /// The next automatic id; `None` when the largest id is in use.
     pub(super) next_id: Option<u64>,
     /// The number of the next file.
@@ -66,6 +70,15 @@ impl VersionFacts {
     pub(super) fn set_map(&mut self, map: f64) {
         self.sample_map = Some((map.clamp(0.0, 1.0) * 1e6).round() as u32);
     }
+}
+
+/// A file with the state of a learner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LearnerFacts {
+    /// The number in the name of its file.
+    pub(super) number: u64,
+    /// Rows that it has seen.
+    pub(super) rows: u64,
 }
 
 /// A segment: rows that were added together, in the order of their ids.
@@ -178,7 +191,9 @@ impl Manifest {
     pub(super) fn numbers(&self) -> BTreeSet<u64> {
         let removed = |facts: &SegmentFacts| facts.removed.as_ref().map(|removed| removed.number);
         let segments = self.segments.iter().flat_map(|facts| [Some(facts.number), removed(facts)]);
-        segments.chain(self.versions.iter().map(|version| version.number)).flatten().collect()
+        let models = self.versions.iter().map(|version| version.number);
+        let learner = self.learner.iter().map(|learner| Some(learner.number));
+        segments.chain(models).chain(learner).flatten().collect()
     }
 
     /// Whether `model.frosh` is a file of the index.
@@ -226,7 +241,7 @@ impl Manifest {
         let failed = |source: std::io::Error| Error::Io { path: path.clone(), source };
         let content = serde_json::to_value(self).map_err(|e| failed(e.into()))?;
         let checksum = super::column::checksum(content.to_string().as_bytes());
-        let version = match (self.versions.is_empty(), self.names) {
+        let version = match (self.versions.is_empty() && self.learner.is_none(), self.names) {
             (false, _) => WITH_MODELS,
             (true, true) => WITH_NAMES,
             (true, false) => 1,

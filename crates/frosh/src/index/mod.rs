@@ -17,6 +17,7 @@
 //! | `000001.names.npy`, `.name_ends.npy`, `.name_lookup.npy` | the names of a segment's rows, if ids are text |
 //! | `000002.removed` | the rows of a segment that were removed (a Roaring bitmap) |
 //! | `000001.checksums.npy` | checksums of the blocks of a segment's arrays, if an array has several blocks |
+//! | `000004.sketcher` | the state of a learner ([`NewRows::learned`]) |
 //! | `lock` | locked by the writer |
 //! | `journal` | the files that a running writer creates and removes |
 //!
@@ -98,6 +99,7 @@
 mod column;
 mod disk;
 mod journal;
+mod learning;
 mod manifest;
 #[cfg(test)]
 mod name_tests;
@@ -140,7 +142,7 @@ pub use writer::IndexWriter;
 const MODEL: &str = "model.frosh";
 const LOCK: &str = "lock";
 /// Endings of file names that start with a number.
-const ENDINGS: [&str; 11] = [
+const ENDINGS: [&str; 12] = [
     "codes.npy",
     "factors.npy",
     "ids.npy",
@@ -150,6 +152,7 @@ const ENDINGS: [&str; 11] = [
     "name_lookup.npy",
     "checksums.npy",
     "removed",
+    "sketcher",
     MODEL,
     manifest::NAME,
 ];
@@ -494,13 +497,16 @@ impl Index {
     ///
     /// Fails if a file is damaged. The error has its path.
     pub fn check(&self) -> Result<()> {
-        self.segments.iter().try_for_each(|segment| segment.check(&self.folder))
+        self.segments.iter().try_for_each(|segment| segment.check(&self.folder))?;
+        self.check_learner()
     }
 
     /// The names of all files of the segments, and of the models.
     fn files(&self) -> BTreeSet<String> {
         let models = self.versions.iter().map(|version| version.file());
-        self.segments.iter().flat_map(|segment| segment.files()).chain(models).collect()
+        let learner = self.manifest.learner.iter().map(|learner| learner.file());
+        let segments = self.segments.iter().flat_map(|segment| segment.files());
+        segments.chain(models).chain(learner).collect()
     }
 
     /// Names of files in the folder that belong neither to the index nor to a change in progress. Another program created

@@ -5,7 +5,7 @@ use super::names::check_name;
 use super::segment::{self, Segment};
 use super::segment_writer::{NewPart, SegmentWriter};
 use super::writer::{IndexWriter, MAX_SEGMENT_ROWS, mark, number};
-use super::{Index, Layout, StoredVectors};
+use super::{Index, Layout, StoredVectors, disk};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{Element, Rows};
@@ -54,6 +54,8 @@ pub struct NewRows<'w> {
     /// The largest id of these rows.
     pub(super) largest: Option<u64>,
     pub(super) next_number: u64,
+    /// The bytes of a learner and the number of rows that it has seen.
+    pub(super) learner: Option<(Vec<u8>, u64)>,
 }
 
 impl std::fmt::Debug for NewRows<'_> {
@@ -250,10 +252,17 @@ impl NewRows<'_> {
         let (new, next_id) = (std::mem::take(&mut self.done), self.next_id);
         let (next_number, replace, names) = (self.next_number, self.replace, self.names);
         let mut replaced = 0;
-        let pool = self.pool.clone();
+        let (pool, learner) = (self.pool.clone(), self.learner.take());
         self.writer.change(|index, manifest, journal| {
             manifest.next_number = next_number;
             manifest.next_id = next_id;
+            if let Some((bytes, rows)) = learner {
+                let number = number(&index.folder, &mut manifest.next_number)?;
+                let facts = manifest::LearnerFacts { number, rows };
+                journal.add([facts.file()])?;
+                disk::write_new(&index.folder.join(facts.file()), &bytes)?;
+                manifest.learner = Some(facts);
+            }
             let layout = Self::layout(index, names);
             manifest.names = layout.names;
             let mut opened: Vec<Segment> = Vec::new();

@@ -72,19 +72,28 @@ impl std::fmt::Debug for Reencoding<'_> {
 
 impl IndexWriter {
     /// Starts a new version: from now on `model` encodes the rows that are added. It also encodes the rows again that came
-    /// since the last version was made. All other rows keep their codes and the model that made them.
+    /// since the last version was made. All other rows keep their codes and the model that made them. With the newest model
+    /// itself, only rows are encoded again that an earlier refresh left to an older model ([`Reencoding::keep_missing`]).
     ///
     /// # Errors
     ///
-    /// Fails if the model has another dimension or metric than the index, if it is the newest model already, or if it lacks
-    /// the factors that the index stores.
+    /// Fails if the model has another dimension or metric than the index, if it is the newest model and there are no such
+    /// rows, or if it lacks the factors that the index stores.
     pub fn refresh(&mut self, model: impl Into<Model>) -> Result<Reencoding<'_>> {
         let (model, index) = (Arc::new(model.into()), &self.index);
         let refuse = |why: String| Err(Error::File { path: Some(index.folder.clone()), why });
         if let Err(why) = version::fits(index.model(), &model) {
             return refuse(format!("the new model {why}"));
         }
-        if model.id() == index.model().id() {
+        // The newest model encodes rows that an earlier refresh left to an older one, because their vectors were missing.
+        let is_new = model.id() != index.model().id();
+        let since = |segment: &Segment| {
+            !segment.facts.settled && (is_new || !segment.is_of(index.newest()))
+        };
+        let segments = index.segments.iter().enumerate();
+        let chosen: BTreeMap<_, _> =
+            segments.filter(|(_, segment)| since(segment)).map(|(s, _)| (s, None)).collect();
+        if !is_new && chosen.is_empty() {
             return refuse(format!("{} is its newest model already", model.id()));
         }
         // The codes of quantisers hold what factors hold. So the first hasher among them decides.
@@ -106,21 +115,9 @@ impl IndexWriter {
                     .into(),
             );
         }
-        let since = index.segments.iter().enumerate();
-        let chosen = since.filter(|(_, segment)| !segment.facts.settled).map(|(s, _)| (s, None));
-        let chosen = chosen.collect();
         let (keep_missing, measured) = (false, Vec::new());
         let writer = self;
-        Ok(Reencoding {
-            writer,
-            model,
-            layout,
-            is_new: true,
-            factors,
-            chosen,
-            keep_missing,
-            measured,
-        })
+        Ok(Reencoding { writer, model, layout, is_new, factors, chosen, keep_missing, measured })
     }
 
     /// Starts to fold old versions, so that at most `versions` are left: the newest model encodes their rows again. The

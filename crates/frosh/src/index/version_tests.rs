@@ -169,6 +169,10 @@ fn after_any_changes_each_row_is_found_by_its_own_model() {
                     }
                 }
                 _ => {
+                    if writer.index().versions().len() == 1 {
+                        let settled = writer.index().segments.iter().all(|s| s.facts.settled);
+                        oracle.rows.values_mut().for_each(|row| row.2 = settled);
+                    }
                     writer.compact().unwrap();
                     let groups: BTreeSet<(usize, bool)> =
                         oracle.rows.values().map(|row| (row.1, row.2)).collect();
@@ -301,7 +305,16 @@ fn models_that_do_not_fit_are_refused_with_the_reason() {
     assert!(said.contains("neither factors nor vectors"), "{said}");
 }
 
-const CHANGES: [(&str, Change); 6] = [
+const CHANGES: [(&str, Change); 7] = [
+    ("add and learn", |folder| {
+        let mut writer = IndexWriter::open(folder)?;
+        let mut adding = writer.add();
+        let new = data(30, 3);
+        adding.push(rows(&new))?;
+        let mut sketcher = Sketcher::new(Config::new(DIM).sketch_rows(8))?;
+        sketcher.push(rows(&new))?;
+        adding.learned(&sketcher).commit().map(drop)
+    }),
     ("refresh", |folder| {
         let mut writer = IndexWriter::open(folder)?;
         // The change is made twice, with another model.
@@ -345,9 +358,11 @@ fn versioned(folder: &Path, stored: Option<StoredVectors>) {
         refresh.push_with_ids(rows(&new), &ids).unwrap();
         refresh.commit().unwrap();
     }
-    let mut adding = writer.add();
-    adding.push(rows(&data(10, 70))).unwrap();
-    adding.commit().unwrap();
+    let (mut adding, new) = (writer.add(), data(10, 70));
+    let mut sketcher = Sketcher::new(Config::new(DIM).sketch_rows(8)).unwrap();
+    sketcher.push(rows(&new)).unwrap();
+    adding.push(rows(&new)).unwrap();
+    adding.learned(&sketcher).commit().unwrap();
     writer.remove(&[2, 6, 7003]).unwrap();
 }
 
@@ -374,11 +389,13 @@ fn damage_in_any_version_is_an_error_that_names_the_file() {
     for name in &files {
         let path = dir.path().join(name);
         let whole = std::fs::read(&path).unwrap();
+        // A learner is read when it is asked for.
+        let open = || Index::open(dir.path()).and_then(|index| index.sketcher());
         std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        let said = Index::open(dir.path()).unwrap_err().to_string();
+        let said = open().unwrap_err().to_string();
         assert!(said.contains(name.as_str()), "{name}: {said}");
         std::fs::remove_file(&path).unwrap();
-        assert!(Index::open(dir.path()).is_err(), "{name} missing");
+        assert!(open().is_err(), "{name} missing");
         for at in (0..whole.len() - 1).step_by(1 + whole.len() / 23) {
             let mut flipped = whole.clone();
             flipped[at] ^= 1 << (at % 8);
@@ -409,7 +426,7 @@ fn damage_in_any_version_is_an_error_that_names_the_file() {
                 writer.index().segments.iter().any(|s| {
                     s.is_of(writer.index().newest()) && s.files().any(|file| file == *name)
                 });
-            if !of_newest {
+            if !of_newest && !name.ends_with(".sketcher") {
                 let said = writer.fold(1).commit().unwrap_err().to_string();
                 assert!(said.contains(name.as_str()), "{name} at {at}: {said}");
             }
@@ -501,4 +518,51 @@ fn the_worst_versions_are_folded_first_and_an_index_of_one_model_stays_readable_
     assert_eq!(map(&writer), Some(0.75));
     assert_eq!(left(&mut writer, 0), [last.id()]);
     assert_eq!(writer.index().len(), 300);
+}
+
+/// A learner is saved with the rows in one change, continues bit for bit, and goes through all other changes.
+#[test]
+fn a_learner_is_saved_with_the_rows_and_continues() {
+    let dir = tempfile::tempdir().unwrap();
+    small(dir.path(), Some(StoredVectors::F16), Metric::L2);
+    let config = || Config::new(DIM).sketch_rows(40).seed(3);
+    let mut all = Sketcher::new(config()).unwrap();
+    let mut writer = IndexWriter::open(dir.path()).unwrap();
+    assert!(writer.index().sketcher().unwrap().is_none());
+    // The stored vectors first: small whole numbers, which half precision has.
+    let mut first = Sketcher::new(config()).unwrap();
+    assert_eq!(writer.index().learn_stored(&mut first).unwrap(), 200);
+    all.push(rows(&data(200, 5))).unwrap();
+    assert_eq!(first.to_bytes(), all.to_bytes());
+    let files = |end: &str| names(dir.path()).iter().filter(|name| name.ends_with(end)).count();
+    for round in 0..4u64 {
+        let new = data(30 + round as usize, 90 + round);
+        all.push(rows(&new)).unwrap();
+        let mut sketcher = writer.index().sketcher().unwrap().unwrap_or_else(|| first.clone());
+        sketcher.push(rows(&new)).unwrap();
+        let mut adding = writer.add();
+        adding.push(rows(&new)).unwrap();
+        adding.learned(&sketcher).commit().unwrap();
+        match round {
+            1 => writer.compact().unwrap(),
+            2 => drop(writer.refresh(&models()[1]).unwrap().commit().unwrap()),
+            _ => drop(writer.remove(&[round]).unwrap()),
+        }
+        drop(writer);
+        writer = IndexWriter::open(dir.path()).unwrap();
+        let index = Index::open(dir.path()).unwrap();
+        index.check().unwrap();
+        assert_eq!(index.sketcher().unwrap().unwrap().to_bytes(), all.to_bytes());
+        assert_eq!(index.learned_rows(), Some(all.rows()));
+        assert_eq!((files(".sketcher"), index.other_files().unwrap().len()), (1, 0));
+    }
+    // Damage is found where it is read, and by a check.
+    let name = names(dir.path()).into_iter().find(|name| name.ends_with(".sketcher")).unwrap();
+    let path = dir.path().join(&name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let index = Index::open(dir.path()).unwrap();
+    assert!(index.sketcher().unwrap_err().to_string().contains(&name));
+    assert!(index.check().unwrap_err().to_string().contains(&name));
 }

@@ -93,6 +93,7 @@ impl IndexWriter {
             factors,
             vectors,
             names: false,
+            learner: None,
             next_id: Some(0),
             next_number: 1,
             segments: Vec::new(),
@@ -145,6 +146,7 @@ impl IndexWriter {
             next_id,
             largest: None,
             next_number,
+            learner: None,
         }
     }
 
@@ -203,15 +205,17 @@ impl IndexWriter {
     }
 
     /// Rewrites the rows of each version into one segment (2^27 rows at most; further rows go to further segments), without
-    /// the removed rows; rows that came after the version was made into another one. Ids and hits stay the same.
+    /// the removed rows. Ids and hits stay the same. If there are several versions, rows that came after their version was
+    /// made have a segment of their own. If there is one, they make one segment with the other rows, which the next version
+    /// then encodes again too. Segments that need no change are not rewritten.
     ///
     /// If the index stores vectors and has more than 10 versions, the worst ones are folded first, in a change of its own
     /// ([`IndexWriter::fold`]). [`IndexWriter::compact_to`] sets another number.
     ///
     /// # Errors
     ///
-    /// Fails if a file is damaged (all checksums are verified first), or if a file cannot be written. Then the index is
-    /// unchanged.
+    /// Fails if a file that is rewritten is damaged (all their checksums are verified first), or if a file cannot be
+    /// written. Then the index is unchanged.
     pub fn compact(&mut self) -> Result<()> {
         self.compact_to(MOST_VERSIONS)
     }
@@ -226,9 +230,10 @@ impl IndexWriter {
             self.fold(versions).commit()?;
         }
         let index = &self.index;
+        let one_version = index.versions.len() == 1;
         let mut groups: BTreeMap<(&str, bool), Vec<&Arc<Segment>>> = BTreeMap::new();
         for segment in &index.segments {
-            let key = (&*segment.version.facts.model, segment.facts.settled);
+            let key = (&*segment.version.facts.model, segment.facts.settled && !one_version);
             groups.entry(key).or_default().push(segment);
         }
         if groups.len() == index.segments.len() && index.removed() == 0 {
@@ -239,12 +244,19 @@ impl IndexWriter {
             groups.into_values().map(|group| group.into_iter().cloned().collect()).collect();
         groups.sort_by_key(|group| group[0].facts.number);
         self.change(|index, manifest, journal| {
-            index.check_segments(&index.segments)?;
+            // Verified before anything is written.
+            let dense = |group: &[Arc<Segment>]| group.len() == 1 && group[0].removed.is_empty();
+            index.check_segments(groups.iter().filter(|group| !dense(group)).flatten())?;
             let mut segments = Vec::new();
             for group in &groups {
+                if dense(group) {
+                    segments.push(group[0].facts.clone());
+                    continue;
+                }
                 let chosen: Vec<_> = group.iter().map(Chosen::all).collect();
                 let coding = Coding::Copy(&group[0].version);
-                let (model, settled) = (&group[0].facts.model, group[0].facts.settled);
+                let model = &group[0].facts.model;
+                let settled = group.iter().all(|segment| segment.facts.settled);
                 let new = rewrite(index, manifest, journal, &chosen, &coding)?;
                 segments.extend(new.into_iter().map(|facts| SegmentFacts {
                     model: model.clone(),
@@ -278,8 +290,9 @@ impl IndexWriter {
             let (kept, kept_files) = (manifest.numbers(), Kept::of(&manifest));
             let old = index.segments.iter().flat_map(|segment| segment.files_without(&kept));
             let models = index.versions.iter().map(|version| version.file());
-            let models = models.filter(|file| !kept_files.has(file));
-            journal.add(old.chain(models).chain([temporary.clone()]))?;
+            let learner = index.manifest.learner.iter().map(|learner| learner.file());
+            let others = models.chain(learner).filter(|file| !kept_files.has(file));
+            journal.add(old.chain(others).chain([temporary.clone()]))?;
             disk::sync(folder)?;
             manifest.save(folder, &temporary)?;
             Ok(new)
