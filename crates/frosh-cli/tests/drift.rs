@@ -1,7 +1,7 @@
-//! `frosh drift`: its figures, its verdict and its exit codes.
+//! Streams that change: `frosh drift`, `--half-life` and `fit --like`.
 
 mod common;
-use common::{ok, run, values, write_npy};
+use common::{json, ok, run, values, write_npy};
 use serde_json::Value;
 use std::path::Path;
 
@@ -106,6 +106,121 @@ fn what_cannot_be_compared_is_an_error_and_not_a_verdict() {
         ("model.frosh new.npy --gap -1", 2, "a number from 0 to 1"),
     ] {
         let output = run(dir.path(), &format!("drift {arguments}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {errors}");
+        assert!(errors.contains(said), "{arguments}: {errors}");
+    }
+}
+
+#[test]
+fn older_rows_count_less_with_a_half_life() {
+    let dir = folder();
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
+    let report = json(dir.path(), "sketch old.npy --half-life 500 --worker 1 -o 1.sketch");
+    assert_eq!((report["half_life"].as_u64(), report["clock"].as_u64()), (Some(500), Some(4000)));
+    let weight = report["weight"].as_f64().unwrap();
+    assert!((weight / (500.0 / 2f64.ln()) - 1.0).abs() < 0.1, "{weight}");
+    json(dir.path(), "sketch new.npy --half-life 500 --worker 2 --clock 4000 -o 2.sketch");
+    let merged = json(dir.path(), "merge 1.sketch 2.sketch -o all.sketch");
+    assert_eq!((merged["clock"].as_u64(), merged["rows"].as_u64()), (Some(8000), Some(8000)));
+    let inspected = json(dir.path(), "inspect all.sketch");
+    assert_eq!(inspected["half_life"], 500);
+    assert_eq!(inspected["weight"], merged["weight"]);
+    let text = ok(dir.path(), "inspect all.sketch");
+    assert!(text.contains("half life") && text.contains("weight"), "{text}");
+    assert!(!ok(dir.path(), "inspect old.npy").contains("half life"));
+
+    // The merged sketch has forgotten the old rows: a model of the new ones is near, one of the old ones is not.
+    ok(dir.path(), "train new.npy --bits 8 -o new.frosh -q");
+    ok(dir.path(), "train old.npy --bits 8 -o old.frosh -q");
+    let gap =
+        |model: &str| drift(dir.path(), &format!("{model} all.sketch")).0["gap"].as_f64().unwrap();
+    assert!(gap("new.frosh") < 0.04 && gap("old.frosh") > 0.04);
+
+    // Train decays too. Without the option, bytes are as ever.
+    ok(dir.path(), "train old.npy --bits 8 --half-life 500 -o decayed.frosh -q");
+    assert_ne!(bytes("decayed.frosh"), bytes("old.frosh"));
+
+    // Refused: other half-lives, a clock without one, impossible values.
+    ok(dir.path(), "sketch old.npy --worker 3 -o plain.sketch -q");
+    let refused = run(dir.path(), "merge 1.sketch plain.sketch -o x.sketch");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains("the half-life is 500 in one sketch and none in another"), "{said}");
+    for bad in ["0", "-5", "NaN", "1e6", "18446744073709551615"] {
+        let output = run(dir.path(), &format!("train old.npy --half-life {bad} -o x.frosh"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{bad}: {said}");
+        assert!(said.contains("--half-life"), "{bad}: {said}");
+    }
+    let output = run(dir.path(), "sketch old.npy --clock 5 -o x.sketch");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_checkpoint_keeps_its_half_life() {
+    let dir = folder();
+    // A state in the middle of the stream, as a checkpoint without a note would be: the settings are what is compared.
+    for (half_life, then) in [(None, "none"), (Some(700), "700")] {
+        let mut config = frosh::Config::new(DIM).sketch_rows(16);
+        if let Some(rows) = half_life {
+            config = config.half_life(rows);
+        }
+        let mut state = frosh::Sketcher::new(config).unwrap();
+        state.set_note(r#"{"settings": {}, "files": [{}]}"#);
+        state.save(dir.path().join("state")).unwrap();
+        let output =
+            run(dir.path(), "train old.npy --bits 8 --half-life 500 --checkpoint state -o x.frosh");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(&format!("its half-life is {then}, and this run's is 500")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_model_like_the_old_one_changes_few_bits() {
+    let dir = folder();
+    ok(dir.path(), "train old.npy --bits 8 -o old.frosh -q");
+    ok(dir.path(), "sketch alike.npy --sketch-rows 16 -o alike.sketch -q");
+    let share = |rounds: u32| {
+        let job =
+            format!("fit alike.sketch --like old.frosh --rounds {rounds} --force -o like.frosh");
+        let report = json(dir.path(), &job);
+        assert_eq!(
+            (report["bits"].as_u64(), report["rounds"].as_u64()),
+            (Some(8), Some(rounds.into()))
+        );
+        report["flipped_bits"].as_f64().unwrap()
+    };
+    let (few, more) = (share(0), share(50));
+    assert!(few <= more && few < 0.2, "{few} {more}");
+    // The share is what encoding shows, on other rows.
+    share(0);
+    for model in ["old", "like"] {
+        ok(dir.path(), &format!("encode {model}.frosh alike.npy -o {model}.npy -q"));
+    }
+    let bytes = |name: &str| std::fs::read(dir.path().join(name)).unwrap()[128..].to_vec();
+    let flips: u32 =
+        bytes("old.npy").iter().zip(bytes("like.npy")).map(|(a, b)| (a ^ b).count_ones()).sum();
+    let all = f64::from(flips) / (8.0 * 4000.0);
+    assert!((all - few).abs() < 0.03, "{all} {few}");
+    let text = ok(dir.path(), "fit alike.sketch --like old.frosh --force -o like.frosh");
+    assert!(text.contains("% of the bits differ"), "{text}");
+
+    ok(dir.path(), "train old.npy --bytes 4 -o bytes.frosh -q");
+    ok(dir.path(), "sketch alike.npy --sketch-rows 8 -o short.sketch -q");
+    for (arguments, code, said) in [
+        ("fit alike.sketch --like bytes.frosh -o x", 1, "is a quantiser"),
+        ("fit alike.sketch --like alike.sketch -o x", 1, "is a sketch, not a model"),
+        ("fit short.sketch --like old.frosh -o x", 1, "8 bits need 8 directions"),
+        ("fit alike.sketch --like old.frosh --bits 4 -o x", 2, "cannot be used with"),
+        ("fit alike.sketch --rounds 4 -o x", 2, "--like"),
+        ("fit alike.sketch --like old.frosh -o old.frosh", 1, "is also an input"),
+    ] {
+        let output = run(dir.path(), arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments}: {errors}");
         assert!(errors.contains(said), "{arguments}: {errors}");

@@ -8,7 +8,8 @@
 //!
 //! **Bias.** A candidate ranks the rows that it was fitted to a little better than other rows (about .01 of MAP). Fits never
 //! use the first sampled rows, and use 4,096 rows after them at most. So the queries are the first rows, and the base is
-//! the last rows. In a sample of 8,704 rows or more, the candidate has seen none of them ([`Drift::independent`]).
+//! the last rows. In a sample of 8,704 rows or more, the candidate has seen none of them ([`Drift::independent`]). With a
+//! half-life the base is the rows after the queries instead, which follow the weights best.
 //!
 //! **Energy.** The captured energy of a model is the share of the scatter of the base rows, about the present mean, that lies in
 //! the span of its directions.
@@ -219,7 +220,10 @@ impl Sample {
         }
         let held_out = sketch.held_out();
         let queries = if held_out > 0 { held_out } else { sampled / 4 }.min(QUERIES);
-        let range = sampled.saturating_sub(BASE_ROWS).max(queries)..sampled;
+        // With decay, the first rows follow the weights best: a sample without replacement runs out of recent rows.
+        let decays = sketch.half_life().is_some();
+        let end = if decays { sampled.min(queries + BASE_ROWS) } else { sampled };
+        let range = end.saturating_sub(BASE_ROWS).max(queries)..end;
         let zero = vec![0.0; sketch.dim()];
         let rows = |range: Range<usize>| {
             let parts = sketch.reservoir.map_parts(&Pool::current(), &zero, range, <[f32]>::to_vec);

@@ -167,7 +167,7 @@ impl Sketch {
         factor_bytes: usize,
     ) -> Hasher {
         let bits = w.ncols();
-        let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.rows as f64)).sqrt();
+        let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.weight())).sqrt();
         let length = self.mean.iter().map(|m| m * m).sum::<f64>().sqrt();
         let facts = Facts {
             dim: self.dim,
@@ -188,7 +188,7 @@ impl Sketch {
         Hasher::assemble(facts, self.mean.clone(), directions, scales)
     }
 
-    fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
+    pub(super) fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
         if self.rows == 0 && bits > 0 {
             return Err(Error::Empty);
         }
