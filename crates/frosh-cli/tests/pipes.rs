@@ -134,17 +134,19 @@ fn killed_at_any_moment_it_goes_on_without_loss() {
             let taken = rows - 1000;
             assert!(taken.is_multiple_of(COMMIT), "{taken}");
             progress.insert(taken);
-            let rest = if resume { &stream[..] } else { &stream[taken * DIM..] };
+            let from = if resume { 0 } else { taken * DIM };
             // The last run is not killed, and has rows to add.
-            if kills == 12 || taken + 2 * COMMIT >= stream.len() / DIM {
-                let output = feed(here, &job, rest);
+            let last = stream.len() / DIM - 2 * COMMIT;
+            if kills == 12 || taken >= last {
+                let output = feed(here, &job, &stream[from..]);
                 assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
                 break;
             }
             let mut child = start(here, &job);
-            let (mut input, rest) = (child.stdin.take().unwrap(), bytes(rest));
+            let rest = bytes(&stream[from..last.min(taken + 4 * COMMIT) * DIM]);
+            let mut input = child.stdin.take().unwrap();
             let writer = std::thread::spawn(move || drop(input.write_all(&rest)));
-            std::thread::sleep(time.mul_f64([0.02, 0.15, 0.08, 0.3][kills % 4]));
+            std::thread::sleep(time.mul_f64([0.05, 0.2, 0.1, 0.3][kills % 4]));
             let _ = child.kill(); // SIGKILL; it may have ended
             child.wait().unwrap();
             writer.join().unwrap();
@@ -207,6 +209,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let info = json(here, "index info bare --check");
     assert!(info["versions"].as_array().unwrap().len() > 1, "{info}");
     assert_eq!(info["rows"], 5000);
+    // A half-life is set when the sketch begins.
+    let output = run(here, "index add bare new.npy --learn --half-life 500");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("cannot be changed"), "{said}");
+    ok(here, "index add index new.npy --learn --half-life 500 --quiet");
+    ok(here, "index add index new.npy --learn --half-life 500 --quiet");
     // A bad row ends it. What was committed before stays, and the index and its sketch fit each other.
     let mut bad = rows(2000, 2, 10);
     bad[1700 * DIM] = f32::NAN;

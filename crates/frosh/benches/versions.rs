@@ -7,7 +7,7 @@
 //!
 //! Both are timed in turns. The shortest of the times is printed, and the same of processor time (Linux), which other work
 //! on the machine changes less. Options: `--rows N`, `--versions N`, `--dim N`, `--bytes N` (a quantiser of so many bytes
-//! instead of 64 bits), `--rounds N`, `--threads N`, `--folder DIR`.
+//! instead of 64 bits), `--clusters N` (rows in so many clusters, whose rows are nearly equally far from a query), `--rounds N`, `--threads N`, `--folder DIR`.
 
 use frosh::{Config, Index, IndexWriter, Model, Pool, Ranking, Rows, Search, Sketcher};
 use std::path::Path;
@@ -23,10 +23,11 @@ struct Options {
     versions: usize,
     dim: usize,
     bytes: Option<usize>,
+    clusters: u64,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut options = Options { rows: 1_000_000, versions: 10, dim: 128, bytes: None };
+    let mut options = Options { rows: 1_000_000, versions: 10, dim: 128, bytes: None, clusters: 0 };
     let (mut rounds, mut threads, mut place) = (9, 1, std::env::temp_dir());
     // `cargo bench` passes --bench.
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
@@ -36,6 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "--versions" => options.versions = value.parse()?,
             "--dim" => options.dim = value.parse()?,
             "--bytes" => options.bytes = Some(value.parse()?),
+            "--clusters" => options.clusters = value.parse()?,
             "--rounds" => rounds = value.parse()?,
             "--threads" => threads = value.parse()?,
             "--folder" => place = value.into(),
@@ -134,9 +136,14 @@ fn values(rows: usize, dim: usize, seed: u64, part: usize, options: &Options) ->
         (0..dim).map(|column| 1.0 / (1.0 + ((column + shift) % dim) as f32 / 8.0)).collect();
     let mut all = Vec::with_capacity(rows * dim);
     for _ in 0..rows {
-        // The sum of three is nearly normal.
-        let row = scales.iter().map(|scale| scale * (next() + next() + next()) + 0.1 * scale);
-        all.extend(row);
+        let cluster = ((next() + 1.0) * 1e6) as u64 % options.clusters.max(1);
+        for (column, scale) in (0u64..).zip(&scales) {
+            // The sum of three is nearly normal.
+            let noise = next() + next() + next();
+            let centre = (cluster * 31 + column * 17 + cluster * column) % 23;
+            let centre = if options.clusters > 0 { centre as f32 / 2.0 } else { 0.0 };
+            all.push(scale * (centre + noise + 0.1));
+        }
     }
     all
 }

@@ -117,8 +117,6 @@ impl Index {
         let estimated = search.ranking == Some(Ranking::Estimated);
         let queries = versions.first().map_or(0, |(_, queries)| queries.len());
         let mut all = vec![Vec::new(); queries];
-        // The k-th best distance of each query so far. Rows beyond it are pruned in the next segments.
-        let mut limits = vec![f64::INFINITY; queries];
         for segment in &self.segments {
             let of_segment = versions.iter().find(|(version, _)| segment.is_of(version));
             let Some((_, queries)) = of_segment else { continue };
@@ -128,14 +126,14 @@ impl Index {
             }
             let allowed = segment.allowed(search.filter);
             let filter = allowed.as_deref();
-            let here = Search { rerank: None, filter, limits: Some(&limits), ..search.clone() };
+            // The k best so far prune rows of this segment.
+            let here = Search { rerank: None, filter, known: Some(&all), ..search.clone() };
             let found = arrays.codes.search(queries, &here)?;
-            for ((all, limit), found) in all.iter_mut().zip(&mut limits).zip(found) {
+            for (all, found) in all.iter_mut().zip(found) {
                 let with_id = |hit: Hit| Hit { id: arrays.ids.of(hit.id as usize), ..hit };
                 all.extend(found.into_iter().map(with_id));
-                if all.len() >= search.k {
+                if all.len() > search.k {
                     keep_nearest(all, search.k);
-                    *limit = all.last().map_or(*limit, |hit| hit.distance);
                 }
             }
         }

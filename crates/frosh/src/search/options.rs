@@ -94,9 +94,9 @@ pub struct Search<'a> {
     pub(crate) rerank: Option<usize>,
     pub(crate) scan_only: bool,
     pub(crate) mix_versions: bool,
-    /// For each query, a distance beyond which rows are of no use, because k nearer ones are known. Hamming searches
-    /// ignore it.
-    pub(crate) limits: Option<&'a [f64]>,
+    /// For each query, hits that are known from elsewhere. If there are k of them, rows that are not among the k best together
+    /// with them may be left out. Hamming searches ignore it.
+    pub(crate) known: Option<&'a [Vec<Hit>]>,
 }
 
 impl<'a> Search<'a> {
@@ -110,7 +110,7 @@ impl<'a> Search<'a> {
             rerank: None,
             scan_only: false,
             mix_versions: false,
-            limits: None,
+            known: None,
         }
     }
 

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Rows that wait for their commit no longer than this, if others keep them company or not.
+/// Longest time that rows wait for their commit.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// Drift is measured when the stream has grown by this share since the last time.
+/// Drift is measured when the stream has grown by this share since the last time, or by this share of the half-life.
 const GROWTH: f64 = 0.1;
 /// Sampled rows that a measurement needs.
 const MIN_SAMPLE: usize = 256;
@@ -27,8 +27,8 @@ pub(super) struct LearnArgs {
     /// streams that do not end
     #[arg(long)]
     pub(super) learn: bool,
-    /// Make new versions of the model: auto measures whenever the stream has grown by a tenth, and makes one if the gap is
-    /// above --gap
+    /// Make new versions of the model: auto measures whenever the stream has grown by a tenth (or by a tenth of the half-life),
+    /// and makes one if the gap is above --gap
     #[arg(long, value_name = "WHEN", requires = "learn", default_value = "never",
           value_parser = clap::builder::PossibleValuesParser::new(["auto", "never"]))]
     refresh: String,
@@ -40,6 +40,11 @@ pub(super) struct LearnArgs {
     #[arg(long, value_name = "N", requires = "learn", default_value_t = 65_536,
           value_parser = clap::value_parser!(u64).range(1..))]
     commit_every: u64,
+    /// Make older rows count less in the sketch: a row that is N rows old counts half. New versions then follow recent rows.
+    /// It is set when the sketch begins
+    #[arg(long, value_name = "N", requires = "learn",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 62))]
+    half_life: Option<u64>,
     /// The data begins with the first row of the stream: pass over the rows that were added before
     #[arg(long, requires = "learn")]
     pub(super) resume: bool,
@@ -105,9 +110,20 @@ impl<'a> Learner<'a> {
             );
         }
         let sketcher = match index.sketcher()? {
+            Some(sketcher) if args.half_life.is_some_and(|h| sketcher.half_life() != Some(h)) => {
+                let of = sketcher.half_life().map_or("none".into(), count);
+                bail!(
+                    "{}: the half-life of its sketch is {of}, and cannot be changed: leave out --half-life",
+                    path.display()
+                );
+            }
             Some(sketcher) => sketcher,
             None => {
-                let mut sketcher = Sketcher::new(settings_like(index.model()))?;
+                let mut config = settings_like(index.model());
+                if let Some(rows) = args.half_life {
+                    config = config.half_life(rows);
+                }
+                let mut sketcher = Sketcher::new(config)?;
                 index.learn_stored(&mut sketcher)?;
                 sketcher
             }
@@ -190,7 +206,11 @@ impl<'a> Learner<'a> {
     /// Measures drift if it is time, and makes a new version if that is due.
     fn refresh(&mut self, writer: &mut IndexWriter) -> Result<Option<(Drift, bool)>> {
         let rows = self.sketcher.rows();
-        let grown = rows as f64 >= self.note.measured_at as f64 * (1.0 + GROWTH);
+        let before = self.note.measured_at as f64;
+        // A sketch with a half-life changes as fast after many rows as after few.
+        let step =
+            self.sketcher.half_life().map_or(before, |half_life| before.min(half_life as f64));
+        let grown = rows as f64 >= before + GROWTH * step;
         if self.args.refresh != "auto" || !grown {
             return Ok(None);
         }

@@ -18,7 +18,7 @@
 //! bytes a row.
 
 use super::score::Scorer;
-use super::{QuantizedTables, Queries, Ranking, Scored, limit};
+use super::{KNOWN, QuantizedTables, Queries, Ranking, Scored, known};
 use crate::arch::Isa;
 use crate::arch::nibble_planes::{LINE_ROWS, Line};
 use crate::arch::packed_planes::{LineTables, below_255};
@@ -216,10 +216,13 @@ struct BestOfAny {
 }
 
 impl BestOfAny {
-    /// Collects rows whose score is at most `largest`.
-    fn new(k: usize, largest: f32) -> Self {
-        let score = if k == 0 { f32::NEG_INFINITY } else { largest };
-        Self { k, last: Scored { score, id: u64::MAX }, found: Vec::new() }
+    /// For `k` of `rows` rows; `known` are k hits from elsewhere, or none.
+    fn new(k: usize, rows: usize, known: Vec<Scored>) -> Self {
+        let score = if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY };
+        let k = if known.is_empty() { k.min(rows) } else { k };
+        let mut best = Self { k, last: Scored { score, id: u64::MAX }, found: known };
+        best.prune();
+        best
     }
 
     /// Returns whether the limit became lower.
@@ -244,6 +247,7 @@ impl BestOfAny {
 
     fn finish(mut self) -> Vec<Scored> {
         self.prune();
+        self.found.retain(|row| row.id != KNOWN);
         self.found.sort_unstable_by(Scored::order);
         self.found
     }
@@ -294,7 +298,7 @@ impl<'a> Query<'a> {
             bytes: vec![[[0; 16]; 2]; nibbles.len()],
             nibbles,
             unit: 0.0,
-            best: BestOfAny::new(task.search.k.min(task.codes.len()), limit(task.search, query)),
+            best: BestOfAny::new(task.search.k, task.codes.len(), known(task.search, query)),
             scored: vec![false; CELLS],
         }
     }
