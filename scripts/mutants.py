@@ -34,6 +34,7 @@ STAGES = [
     ("rotations", []),
     ("codes", []),
     ("frosh", ["--skip", "index::", "--skip", "hamming::", "--skip", "evaluation::"]),
+    ("decay", []),
     ("promises", []),
     ("files", []),
     ("accuracy", ["--skip", "find_as_much_as_exact_pca"]),

@@ -169,6 +169,7 @@ fn use_it(folder: &Path) {
     let mut new = writer.add().replace(true);
     let _ = new.push_with_ids(rows, &[1, 30, 31]);
     let _ = new.commit();
+    let _ = writer.fold(1).commit();
     let _ = writer.compact();
 }
 
@@ -187,5 +188,6 @@ fn search(index: &Index) {
     let _ = index.search(rows, &Search::within(2));
     let _ = index.search(rows, &Search::within(2).filter(&only));
     let _ = (index.check(), index.contains(12), index.len(), index.other_files());
+    let _ = (index.versions().len(), index.ranking(), index.sketcher(), index.learned_rows());
     let _ = (index.name(12), index.find("row 3"), index.find_all(["row 3", "row 5"]));
 }

@@ -65,6 +65,8 @@ pub(crate) enum Verb {
     Eval(verbs::eval::Eval),
     /// Find the candidates (and bits) that reach a recall after re-ranking
     Calibrate(verbs::calibrate::Calibrate),
+    /// Tell whether the data has changed so much that a new model is due
+    Drift(verbs::drift::Drift),
     /// Tell what is in a sketch, model, codes or data file
     Inspect(verbs::inspect::Inspect),
     /// Turn vectors from one format into another
@@ -144,6 +146,10 @@ pub(crate) struct Learning {
     /// Rows sampled for the refined and itq rotations and for estimated distances; 0 for none
     #[arg(long, default_value_t = 16_384, value_name = "N")]
     pub(crate) reservoir: usize,
+    /// Make older rows count less: a row that is N rows old counts half. For data that changes, where only recent rows are
+    /// searched; several times --reservoir is a good N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 62))]
+    pub(crate) half_life: Option<u64>,
     /// Seed of all randomness: the same seed and rows give the same file
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,

@@ -105,6 +105,7 @@ pub(crate) fn learn(
     skipping: &Skipping,
     learning: &Learning,
     worker: Worker,
+    clock: u64,
     common: &Common,
     fitting: Option<&Fitting>,
     refresh: Refresh<'_>,
@@ -125,7 +126,7 @@ pub(crate) fn learn(
         AtomicFile::remove_leftovers(path);
     }
     let pool = Pool::new(threads(common))?;
-    let config = config(&vectors, learning, fitting, worker);
+    let config = config(&vectors, learning, fitting, worker).clock(clock);
     if let Some(fitting) = fitting {
         config.resolved_block_rows()?;
         match fitting.bytes {
@@ -134,7 +135,7 @@ pub(crate) fn learn(
         }
     }
     let mut sketcher = pool.install(|| Sketcher::new(config))?;
-    let settings = json!({
+    let mut settings = json!({
         "method": learning.method.as_str(),
         "metric": learning.metric.as_str(),
         "sketch_rows": sketcher.sketch_rows(),
@@ -147,6 +148,10 @@ pub(crate) fn learn(
         "dataset": reading.dataset,
         "column": reading.column_setting(),
     });
+    if let Some(rows) = learning.half_life {
+        settings["half_life"] = json!(rows);
+        settings["clock"] = json!(clock);
+    }
     let mut checkpoint = match &learning.checkpoint {
         Some(path) => {
             let signs = |f: &&Fitting| learning.sketch_rows.is_none() && f.bytes.is_none();
@@ -158,6 +163,21 @@ pub(crate) fn learn(
     if let Some(resumed) =
         pool.install(|| checkpoint.as_ref().map_or(Ok(None), Checkpoint::load))?
     {
+        // The note of a run without a half-life does not say so.
+        if resumed.half_life() != learning.half_life {
+            let of = |rows: Option<u64>| rows.map_or("none".into(), count);
+            bail!(
+                "{}: is a checkpoint of another run: its half-life is {}, and this run's is {}. Give the arguments of \
+                 that run, or remove the file to begin anew",
+                learning
+                    .checkpoint
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect::<String>(),
+                of(resumed.half_life()),
+                of(learning.half_life)
+            );
+        }
         sketcher = resumed;
     }
     let resumed_at = sketcher.rows();
@@ -249,6 +269,9 @@ fn config(
         .metric(learning.metric)
         .reservoir_rows(learning.reservoir)
         .seed(learning.seed);
+    if let Some(rows) = learning.half_life {
+        config = config.half_life(rows);
+    }
     config = match worker {
         Worker::Number(number) => config.worker(number),
         Worker::Auto => config.worker_from_rows(),

@@ -1,5 +1,5 @@
 //! The `frosh` program. Each verb is a file in `verbs/`; this one parses, runs, and turns errors into one
-//! line and an exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+//! line and an exit code: 0 done, 1 failed, 2 wrong usage, 3 a refresh is due (`drift`), 130 interrupted.
 
 mod args;
 mod checkpoint;
@@ -35,6 +35,9 @@ fn main() -> ExitCode {
             if let Some(interrupted) = error.downcast_ref::<signals::Interrupted>() {
                 output::complain(&interrupted.to_string());
                 return ExitCode::from(130);
+            }
+            if error.is::<verbs::drift::RefreshDue>() {
+                return ExitCode::from(3);
             }
             // Whoever reads our output may stop (`| head`): an end, but not a success.
             if !output::is_broken_pipe(&error) {

@@ -95,3 +95,47 @@ fn data_sets_are_looked_for_and_their_shapes_checked() {
     assert!(cifar["trouble"].as_str().unwrap().contains("60000 rows of 512"), "{cifar}");
     assert!(!run(dir.path(), "lab data --data missing").status.success());
 }
+
+#[test]
+fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
+    let dir = tempfile::tempdir().unwrap();
+    // The columns that vary most change in the middle of the file.
+    let mut all = values(3000, DIM, 1);
+    for (i, x) in all.iter_mut().enumerate() {
+        let (row, column) = (i / DIM, i % DIM);
+        *x *= 1.0 + column as f32 / 4.0;
+        if column / 8 == 2 * (row / 1500) {
+            *x *= 6.0;
+        }
+    }
+    write_npy(&dir.path().join("mine.npy"), &all, DIM);
+    let job = "lab streams --quick --data mine.npy --bits 16 --queries 50 --repeats 1 --out out";
+    assert_eq!(json(dir.path(), job)["records"]["streams"], 10);
+    let all = records(dir.path());
+    let of = |order: &str, method: &str, what: &str| {
+        let data = format!("mine {order}");
+        let record = all.iter().find(|r| r["data"] == *data && r["method"] == method).unwrap();
+        record[what].as_f64().unwrap()
+    };
+    for order in ["in file order", "by component"] {
+        for method in ["versions", "when due"] {
+            let encoded = of(order, method, "encoded");
+            assert!((1.0..=2.0).contains(&encoded), "{order}, {method}: {encoded}");
+        }
+        assert_eq!(
+            (of(order, "frozen", "versions"), of(order, "versions", "versions")),
+            (1.0, 10.0)
+        );
+    }
+    let file = |method: &str| of("in file order", method, "map");
+    let [frozen, again, mixed, versions, due] =
+        ["frozen", "encode all", "mixed", "versions", "when due"].map(file);
+    println!("{frozen:.3} {again:.3} {mixed:.3} {versions:.3} {due:.3}");
+    assert!(versions > frozen + 0.05 && due > frozen + 0.05 && mixed < versions - 0.1);
+    assert!(again > frozen);
+    let names = files(&dir.path().join("out"));
+    assert!(names.contains(&"streams.csv".to_owned()) && names.contains(&"streams.svg".to_owned()));
+    assert!(!names.contains(&"streams.tmp".to_owned()), "{names:?}");
+    let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
+    assert!(page.contains("mine in file order") && page.contains("rows encoded for each"));
+}

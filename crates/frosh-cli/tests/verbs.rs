@@ -277,8 +277,7 @@ fn completions_and_manual_are_made() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let dir = tempfile::tempdir().unwrap();
-    let verbs =
-        "demo train sketch merge fit encode search eval calibrate inspect convert completions man";
+    let verbs = "demo train sketch merge fit encode search eval calibrate drift inspect convert completions man";
     for verb in verbs.split(' ') {
         let text = ok(dir.path(), &format!("{verb} --help"));
         assert!(text.contains("Example") && text.contains(&format!("frosh {verb}")), "{text}");

@@ -172,6 +172,11 @@ fn style(method: &str, tau: Option<u32>) -> [&'static str; 3] {
         ("PCA", _) => ["#9a8700", BAR, "5 3"],
         ("PCA-RR", _) => ["#8e6bbf", PLUS, "9 3 2 3"],
         ("PCA-ITQ", _) => ["#56b4e9", STAR, "none"],
+        ("frozen", _) => ["#767676", CROSS, "2 3"],
+        ("encode all", _) => ["#0072b2", SQUARE, "none"],
+        ("mixed", _) => ["#cc79a7", DOWN, "5 3"],
+        ("versions", _) => ["#d55e00", CIRCLE, "none"],
+        ("when due", _) => ["#009e73", DIAMOND, "7 4"],
         _ => ["#767676", CIRCLE, "1 3"],
     }
 }

@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Record {
     /// The experiment: `sketch` (Figures 2 and 3), `rounds` (4), `bits` (5), `precision-recall` (6), `train-time`
-    /// (Table 2, without a learned rotation) or `whole-training` (with the one that MAP is measured with).
+    /// (Table 2, without a learned rotation), `whole-training` (with the one that MAP is measured with) or `streams` (not in
+    /// the paper).
     pub experiment: String,
     /// The data set: `synthetic`, `mnist`, `cifar10-gist`, `gist1m`, `flickr25600`, a file's name. Made-up data that
     /// stands in for a set has `-stand-in` at the end of its name.
     pub data: String,
-    /// The method: `FD`, `FFD`, `LSH`, `OSH`, `FROSH`, `DFROSH`, `SGH`, `OCH-style`, `PCA`, `PCA-RR`, `PCA-ITQ`.
+    /// The method: `FD`, `FFD`, `LSH`, `OSH`, `FROSH`, `DFROSH`, `SGH`, `OCH-style`, `PCA`, `PCA-RR`, `PCA-ITQ`;
+    /// for `streams`: `frozen`, `encode all`, `mixed`, `versions`, `when due`.
     pub method: String,
     /// For `sketch`: what is varied, `l`, `n` or `d`.
     pub sweep: Option<String>,
@@ -41,6 +43,18 @@ pub struct Record {
     pub seconds: Option<f64>,
     /// Measured: mean average precision, truth the nearest 2 %, ties in expectation.
     pub map: Option<f64>,
+    /// Measured: standard error of the mean average precision over queries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map_error: Option<f64>,
+    /// Measured: recall@10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recall: Option<f64>,
+    /// Measured: rows that were encoded, for each row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<f64>,
+    /// Measured: versions of the model at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<u32>,
     /// Measured: (rows returned, recall, precision), means over queries, ties in expectation.
     pub returned: Option<Vec<[f64; 3]>>,
 }

@@ -35,6 +35,7 @@ fn noise(seed: u64) -> f64 {
 /// Every experiment, three repeats.
 pub(crate) fn full() -> Results {
     let mut records = sketches();
+    records.extend(streams());
     for (s, (data, rows, dim, level)) in SETS.into_iter().enumerate() {
         for (m, (method, quality, time)) in METHODS.into_iter().enumerate() {
             for bits in [32u32, 64, 128] {
@@ -96,6 +97,40 @@ pub(crate) fn full() -> Results {
         ..Run::default()
     };
     Results { run, records }
+}
+
+/// Two streams, every method, three repeats.
+fn streams() -> Vec<Record> {
+    let methods = [
+        ("frozen", 0.8),
+        ("encode all", 0.98),
+        ("mixed", 0.3),
+        ("versions", 1.0),
+        ("when due", 0.99),
+    ];
+    let mut records = Vec::new();
+    for (data, level) in [("mnist by class", 0.8), ("glove in file order", 0.6)] {
+        for (method, quality) in methods {
+            for repeat in 0..3u32 {
+                records.push(Record {
+                    experiment: "streams".into(),
+                    data: data.into(),
+                    method: method.into(),
+                    rows: 60_000,
+                    dim: 100,
+                    bits: Some(64),
+                    repeat,
+                    map: Some(level * quality * (1.0 + 0.02 * noise(u64::from(repeat)))),
+                    map_error: Some(0.01),
+                    recall: Some(0.4),
+                    encoded: Some(1.9),
+                    versions: Some(if quality > 0.98 { 10 } else { 1 }),
+                    ..Record::default()
+                });
+            }
+        }
+    }
+    records
 }
 
 /// A curve with about a given area.

@@ -22,16 +22,19 @@ pub enum Experiment {
     PrecisionRecall,
     /// Table 2: training time.
     TrainTime,
+    /// Not in the paper: streams that change.
+    Streams,
 }
 
 impl Experiment {
     /// All of them.
-    pub const ALL: [Experiment; 5] = [
+    pub const ALL: [Experiment; 6] = [
         Experiment::Sketch,
         Experiment::Rounds,
         Experiment::Bits,
         Experiment::PrecisionRecall,
         Experiment::TrainTime,
+        Experiment::Streams,
     ];
 
     /// Its name in records, and of its CSV file.
@@ -42,6 +45,7 @@ impl Experiment {
             Experiment::Bits => "bits",
             Experiment::PrecisionRecall => "precision-recall",
             Experiment::TrainTime => "train-time",
+            Experiment::Streams => "streams",
         }
     }
 }
@@ -117,6 +121,7 @@ impl Settings {
                 self.bits.iter().max().copied().into_iter().collect()
             }
             (_, false, _) => self.bits.clone(),
+            (Experiment::Streams, true, _) => vec![64],
             (Experiment::Bits, true, false) => vec![16, 32, 64, 96, 128],
             _ => vec![32, 64, 128],
         };

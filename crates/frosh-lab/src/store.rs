@@ -158,9 +158,11 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// The records of one experiment as a table; a curve has a line for each point.
 fn csv(records: &[&Record]) -> String {
     let curves = records.iter().any(|r| r.returned.is_some());
+    let streams = records.iter().any(|r| r.versions.is_some());
     let mut out = String::from(
         "data,method,sweep,rows,dim,sketch_rows,block_rows,tau,bits,round,repeat,relative_error,seconds,map",
     );
+    out.push_str(if streams { ",map_error,recall_at_10,encoded,versions" } else { "" });
     out.push_str(if curves { ",returned,recall,precision\n" } else { "\n" });
     for r in records {
         let quoted = |text: &str| match text.contains([',', '"', '\n']) {
@@ -170,7 +172,7 @@ fn csv(records: &[&Record]) -> String {
         fn cell<T: ToString>(value: Option<T>) -> String {
             value.map_or_else(String::new, |v| v.to_string())
         }
-        let line = [
+        let mut line = [
             quoted(&r.data),
             quoted(&r.method),
             quoted(r.sweep.as_deref().unwrap_or("")),
@@ -187,6 +189,10 @@ fn csv(records: &[&Record]) -> String {
             cell(r.map),
         ]
         .join(",");
+        if streams {
+            let more = [cell(r.map_error), cell(r.recall), cell(r.encoded), cell(r.versions)];
+            line += &format!(",{}", more.join(","));
+        }
         match &r.returned {
             Some(points) => {
                 for [returned, recall, precision] in points {

@@ -9,8 +9,11 @@ use crate::results::{Record, Results};
 use std::collections::BTreeMap;
 
 /// Methods in the order in which every figure and table has them.
-const METHODS: [&str; 11] =
-    ["FD", "FFD", "LSH", "OSH", "FROSH", "DFROSH", "SGH", "OCH-style", "PCA", "PCA-RR", "PCA-ITQ"];
+#[rustfmt::skip] // A table.
+const METHODS: [&str; 16] = [
+    "FD", "FFD", "LSH", "OSH", "FROSH", "DFROSH", "SGH", "OCH-style", "PCA", "PCA-RR", "PCA-ITQ",
+    "frozen", "encode all", "mixed", "versions", "when due",
+];
 
 /// One point: what was chosen (in any of its records), its horizontal coordinate, and what was measured.
 #[derive(Clone, Debug)]

@@ -113,6 +113,18 @@ pub enum Error {
         /// Its value in the other.
         right: String,
     },
+    /// A model and a sketch are not of the same kind of rows.
+    #[error(
+        "model and sketch do not fit: {what} is {model} in the model and {sketch} in the sketch"
+    )]
+    Mismatch {
+        /// The property that differs.
+        what: &'static str,
+        /// Its value in the model.
+        model: String,
+        /// Its value in the sketch.
+        sketch: String,
+    },
     /// A rotation needs something that the sketch does not have.
     #[error("the {rotation} rotation needs {needs}; {advice}")]
     Rotation {

@@ -98,6 +98,7 @@
 
 #[expect(unsafe_code, reason = "the inner loops; see its section on safety")]
 mod arch;
+mod drift;
 mod error;
 pub mod evaluation;
 pub mod hasher;
@@ -115,13 +116,14 @@ pub mod search;
 pub mod sketch;
 mod storage;
 
+pub use drift::{Drift, drift};
 pub use error::{Error, Result};
 #[doc(inline)]
 pub use evaluation::{CurvePoint, Evaluation, ExactSearch, RankedEvaluation, Tally, Truth};
 #[doc(inline)]
 pub use hasher::{Choice, Forecast, Hasher, Measured, Rotation};
 #[doc(inline)]
-pub use index::{Index, IndexWriter, NewRows, StoredVectors};
+pub use index::{Index, IndexVersion, IndexWriter, NewRows, Reencoding, StoredVectors};
 pub use model::Model;
 pub use pool::Pool;
 #[doc(inline)]

@@ -187,6 +187,27 @@ impl Model {
         either!(self, model => model.queries(rows))
     }
 
+    /// The mean that is subtracted.
+    pub fn mean(&self) -> &[f64] {
+        either!(self, model => model.mean())
+    }
+
+    /// The directions that rows are projected on, one after the other. Those of a quantiser are times their scales.
+    pub(crate) fn directions(&self) -> Vec<f32> {
+        match self {
+            Model::Hasher(hasher) => hasher.directions.clone(),
+            Model::Quantizer(quantizer) => {
+                // The file has them, and nothing else of the library needs them.
+                let bytes = quantizer.to_bytes();
+                let tensors = safetensors::SafeTensors::deserialize(&bytes);
+                let values = tensors.and_then(|all| Ok(all.tensor("directions")?.data().to_vec()));
+                let values = values.unwrap_or_default();
+                let value = |bytes: &[u8; 4]| f32::from_le_bytes(*bytes);
+                values.as_chunks().0.iter().map(value).collect()
+            }
+        }
+    }
+
     /// The hasher, if the model is one.
     pub fn hasher(&self) -> Option<&Hasher> {
         match self {

@@ -188,10 +188,36 @@ fn refusal(name: &str, change: impl FnOnce(Parts) -> Parts) -> String {
 #[test]
 fn a_later_version_asks_for_a_newer_frosh() {
     for name in ["sketcher", "sketch", "hasher", "codes"] {
-        let why = refusal(name, |p| p.fact("version", 2));
-        assert!(why.contains("version 2") && why.contains("newer frosh"), "{why}");
+        let why = refusal(name, |p| p.fact("version", 3));
+        assert!(why.contains("version 3") && why.contains("newer frosh"), "{why}");
         for version in ["0", "-1", "", "x", "4294967296"] {
             refusal(name, |p| p.fact("version", version));
+        }
+    }
+}
+
+#[test]
+fn impossible_half_lives_weights_and_clocks_are_refused() {
+    for name in ["sketcher", "sketch"] {
+        let with = |changed: &str, value: &str| {
+            let (_, bytes, open) = kind(name);
+            let mut parts = Parts::of(&bytes);
+            for (fact, valid) in [("half_life", "10"), ("clock", "5"), ("weight", "3.5")] {
+                let value = if fact == changed { value } else { valid };
+                parts.facts.insert(fact.into(), value.into());
+            }
+            open(&parts.build())
+        };
+        with("", "").unwrap();
+        for (fact, values) in [
+            ("half_life", &["0", "-1", "NaN", "inf", "1.5", "18446744073709551615", ""][..]),
+            ("clock", &["-1", "NaN", "18446744073709551615"]),
+            ("weight", &["NaN", "inf", "-inf", "-1", "0", "0.5", "1e30", "x"]),
+        ] {
+            for value in values {
+                let error = with(fact, value).unwrap_err();
+                assert!(matches!(error, Error::File { .. }), "{name}, {fact} = {value}: {error}");
+            }
         }
     }
 }

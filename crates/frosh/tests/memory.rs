@@ -159,6 +159,16 @@ fn a_sketcher_holds_at_most_three_l_d_floats_and_its_reservoir() {
 }
 
 #[test]
+fn with_a_half_life_a_sketcher_holds_no_more() {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    for method in [Method::Frosh, Method::Osh] {
+        let config = Config::new(DIM).sketch_rows(L).method(method).half_life(20_000);
+        let held = watch(config, &[20_000, 60_000], single);
+        check(&format!("{} with a half-life", method.as_str()), &held, RESERVOIR);
+    }
+}
+
+#[test]
 fn without_a_reservoir_a_sketcher_holds_at_most_three_l_d_floats() {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     for method in [Method::Frosh, Method::FroshSparse, Method::Osh] {

@@ -30,6 +30,11 @@ fn growing(dim: usize, method: Method) -> Config {
     Config::new(dim).sketch_rows(12).method(method).seed(5).reservoir_rows(50)
 }
 
+/// The configurations with and without a half-life.
+fn with_decay(configs: impl Iterator<Item = Config>) -> impl Iterator<Item = Config> {
+    configs.flat_map(|config| [config.clone(), config.half_life(70).clock(9)])
+}
+
 fn learn(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
     let mut sketcher = Sketcher::new(config.clone()).unwrap();
     let dim = sketcher.dim();
@@ -54,13 +59,17 @@ proptest! {
         metric in prop::sample::select(vec![Metric::L2, Metric::Cosine]),
         l in prop::sample::select(vec![2usize, 6, 12, 16]),
         fixed in any::<bool>(),
+        half_life in prop::option::of(1u64..2000),
         cuts in prop::collection::vec(1usize..130, 1..6),
         threads in 1usize..4,
         seed in any::<u64>(),
     ) {
         let data = rows(n, dim, seed);
         let config = if fixed { config(dim, method) } else { growing(dim, method) };
-        let config = config.metric(metric).sketch_rows(l).seed(seed);
+        let mut config = config.metric(metric).sketch_rows(l).seed(seed);
+        if let Some(rows) = half_life {
+            config = config.half_life(rows);
+        }
         let whole = Pool::ONE.install(|| learn(&config, &data, &[n]));
         let cut = Pool::new(threads).unwrap().install(|| learn(&config, &data, &cuts));
         prop_assert_eq!(whole.to_bytes(), cut.to_bytes());
@@ -73,6 +82,7 @@ fn promise_1_holds_for_many_sketchers_on_the_same_threads() {
     let (n, dim) = (9_000, 40);
     let data = rows(n, dim, 5);
     let config = Config::new(dim).sketch_rows(24).block_rows(256);
+    let config = config.half_life(4000);
     let want = Pool::ONE.install(|| learn(&config, &data, &[n])).to_bytes();
     // All of them use the shared pool.
     std::thread::scope(|scope| {
@@ -90,8 +100,11 @@ fn promise_1_holds_for_many_sketchers_on_the_same_threads() {
 fn promise_1_holds_for_real_sizes_on_one_thread_and_many() {
     let (n, dim) = (9_000, 300);
     let data = rows(n, dim, 3);
-    for method in METHODS {
+    let configs = |method| {
         let config = Config::new(dim).sketch_rows(64).block_rows(1024).method(method);
+        [(method, config.clone()), (method, config.half_life(3000))]
+    };
+    for (method, config) in METHODS.into_iter().flat_map(configs) {
         let on = |threads, cuts: &[usize]| {
             Pool::new(threads).unwrap().install(|| learn(&config, &data, cuts)).finish()
         };
@@ -135,7 +148,7 @@ fn promise_2_asking_changes_nothing() {
     let dim = 9;
     let data = rows(333, dim, 1);
     let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m)]);
-    for config in configs {
+    for config in with_decay(configs) {
         let quiet = learn(&config, &data, &[333]);
         let mut asked = Sketcher::new(config.clone()).unwrap();
         for (i, row) in data.chunks_exact(dim).enumerate() {
@@ -187,11 +200,9 @@ fn rows_up_to_half_the_sketch_are_kept_exactly_by_every_method() {
 #[test]
 fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
     let dim = 10;
-    for method in METHODS {
+    for config in with_decay(METHODS.iter().map(|m| config(dim, *m))) {
         let parts: Vec<Sketch> = (0..4)
-            .map(|w| {
-                learn(&config(dim, method).worker(w), &rows(50 + 70 * w as usize, dim, w), &[64])
-            })
+            .map(|w| learn(&config.clone().worker(w), &rows(50 + 70 * w as usize, dim, w), &[64]))
             .map(Sketcher::finish)
             .collect();
         let before: Vec<Vec<u8>> = parts.iter().map(Sketch::to_bytes).collect();
@@ -208,7 +219,9 @@ fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
             assert!((a - b).abs() <= 1e-12);
         }
         assert_eq!(Sketch::merge([&parts[1]]).unwrap().to_bytes(), before[1]);
-        let empty = Sketcher::new(config(dim, method).worker(9)).unwrap().finish();
+        assert!((flat.weight() / tree.weight() - 1.0).abs() < 1e-12);
+        assert_eq!(flat.clock(), tree.clock());
+        let empty = Sketcher::new(config.worker(9)).unwrap().finish();
         let with_empty = Sketch::merge([&parts[1], &empty]).unwrap();
         assert_eq!(with_empty.sketched(), parts[1].sketched());
         assert_eq!(with_empty.mean(), parts[1].mean());
@@ -220,6 +233,7 @@ fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
         (other(config(10, Method::Frosh).metric(Metric::Cosine)), "l2", "cosine"),
         (other(config(10, Method::Lsh)), "frosh or osh", "lsh"),
         (other(config(10, Method::Osh).shrink_index(ShrinkIndex::Half)), "half-plus-one", "half"),
+        (other(config(10, Method::Frosh).half_life(30)), "none", "30"),
     ] {
         match Sketch::merge([&one, &bad]) {
             Err(Error::Merge { left: l, right: r, .. }) => {
@@ -237,7 +251,7 @@ fn promise_5_a_saved_sketcher_resumes_bit_for_bit() {
     let dim = 7;
     let data = rows(300, dim, 8);
     let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m).sketch_rows(8)]);
-    for config in configs {
+    for config in with_decay(configs) {
         let whole = learn(&config, &data, &[300]);
         for stop in (0..300).step_by(11) {
             let first = learn(&config, &data[..stop * dim], &[64]);

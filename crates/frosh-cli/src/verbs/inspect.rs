@@ -172,6 +172,11 @@ fn of_sketch(sketch: &Sketch) -> Facts {
         ("workers", json!(sketch.workers())),
         ("sampled_rows", json!(sketch.reservoir_rows())),
     ];
+    if let Some(rows) = sketch.half_life() {
+        facts.push(("half_life", json!(rows)));
+        facts.push(("weight", json!(sketch.weight())));
+        facts.push(("clock", json!(sketch.clock())));
+    }
     if sketch.method() != Method::Lsh {
         facts.push(("largest_bits", json!((sketch.sketch_rows() / 2).min(sketch.dim()))));
         facts.push(("spectrum", json!(sketch.spectrum())));

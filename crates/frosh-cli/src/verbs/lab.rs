@@ -80,6 +80,8 @@ enum What {
     PrecisionRecall,
     /// Table 2: training time, without and with the learned rotation
     TrainTime,
+    /// Not in the paper: streams that change, and versions of a model
+    Streams,
 }
 
 impl What {
@@ -92,6 +94,7 @@ impl What {
             What::Bits => vec![Experiment::Bits],
             What::PrecisionRecall => vec![Experiment::PrecisionRecall],
             What::TrainTime => vec![Experiment::TrainTime],
+            What::Streams => vec![Experiment::Streams],
         }
     }
 }

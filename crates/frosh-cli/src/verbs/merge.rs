@@ -54,6 +54,9 @@ impl Merge {
                 "rows": merged.rows(),
                 "dim": merged.dim(),
                 "sketch_rows": merged.sketch_rows(),
+                "half_life": merged.half_life(),
+                "weight": merged.weight(),
+                "clock": merged.clock(),
                 "workers": merged.workers(),
             }));
         }

@@ -4,6 +4,7 @@ pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod convert;
 pub(crate) mod demo;
+pub(crate) mod drift;
 pub(crate) mod encode;
 pub(crate) mod eval;
 pub(crate) mod fit;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: &Cli) -> Result<()> {
         Verb::Eval(verb) => verb.run(common),
         Verb::Calibrate(verb) => verb.run(common),
         Verb::Index(verb) => verb.run(common),
+        Verb::Drift(verb) => verb.run(common),
         Verb::Inspect(verb) => verb.run(common),
         Verb::Convert(verb) => verb.run(common),
         Verb::Lab(verb) => verb.run(common),

@@ -19,6 +19,10 @@ use std::time::Instant;
   or:         frosh sketch shard-3.parquet --worker auto -o 3.sketch
   then:       frosh merge 1.sketch 2.sketch -o all.sketch
               frosh fit all.sketch -o model.frosh
+  day by day: frosh sketch mon.npy --half-life 1000000 --worker 1 -o mon.sketch
+              frosh sketch tue.npy --half-life 1000000 --worker 2 \\
+                --clock $(frosh inspect mon.sketch --json | jq .clock) \\
+                -o tue.sketch
 
 Ctrl-C ends the reading: the sketch of the rows read so far is written (with --checkpoint, the state instead), and the
 exit code is 130. A second Ctrl-C stops at once and writes nothing.")]
@@ -32,6 +36,16 @@ pub(crate) struct Sketch {
     /// Number of this worker, different on every machine; auto takes it from the first row
     #[arg(long, default_value_t = Worker::Number(0), value_name = "N|auto")]
     worker: Worker,
+    /// Clock of the first row, for a stream that goes on: the clock of the sketch before (`frosh inspect` shows it), so
+    /// that `merge` knows which rows are older
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "N",
+        requires = "half_life",
+        hide_default_value = true
+    )]
+    clock: u64,
     #[command(flatten)]
     learning: Learning,
     #[command(flatten)]
@@ -47,7 +61,9 @@ impl Sketch {
         frosh::AtomicFile::begin(&self.output)?;
         let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
         let (data, output, worker) = (&self.data, &self.output, self.worker);
-        let learned = learn(data, output, reading, skipping, learning, worker, common, None, None)?;
+        let learned = learn(
+            data, output, reading, skipping, learning, worker, self.clock, common, None, None,
+        )?;
         let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
         let sketch = learned.sketcher.sketch();
         sketch.save(&self.output)?;
@@ -65,6 +81,9 @@ impl Sketch {
                 "sketch_rows": sketch.sketch_rows(),
                 "block_rows": sketch.block_rows(),
                 "worker": sketch.workers()[0],
+                "half_life": sketch.half_life(),
+                "weight": sketch.weight(),
+                "clock": sketch.clock(),
                 "resumed_at": learned.resumed_at,
                 "left_out": learned.left_out.count,
                 "interrupted": learned.interrupted,

@@ -21,6 +21,7 @@ use std::time::Instant;
   frosh train 'shards/part-*.parquet' --column embedding -b 128 -o model.frosh
   frosh train vectors.npy --bytes 16 -o model.frosh  a quantiser
   frosh train big.fbin --checkpoint state.frosh -o model.frosh  resumable
+  frosh train log.npy --half-life 500000 -o model.frosh  recent rows count most
   produce | frosh train - --dim 768 --refresh-every 1000000 -o model.frosh
 
 Ctrl-C ends the reading: the model of the rows read so far is written (with --checkpoint, the state instead), and the
@@ -71,6 +72,7 @@ impl Train {
             skipping,
             learning,
             Worker::Number(0),
+            0,
             common,
             fitting,
             refresh,
@@ -116,6 +118,7 @@ impl Train {
                 "rotation": hasher.map(|hasher| hasher.rotation().as_str()),
                 "sketch_rows": sketcher.sketch_rows(),
                 "block_rows": sketcher.block_rows(),
+                "half_life": self.learning.half_life,
                 "threads": threads(common),
                 "resumed_at": resumed_at,
                 "left_out": left_out.count,

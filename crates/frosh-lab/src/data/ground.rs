@@ -20,6 +20,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    pub(crate) fn new(values: Vec<f32>, dim: usize) -> Self {
+        Self { values, dim }
+    }
+
     /// The first `most` rows of a source.
     pub(crate) fn load(source: &dyn Source, most: u64) -> Result<Self> {
         let (dim, most) = (source.dim(), most.min(source.rows()) as usize);
@@ -85,16 +89,27 @@ impl Ground {
                 split(set.base.as_ref(), &chosen, &held)?
             }
         };
+        Self::of(set.name.clone(), base, queries)
+    }
+
+    /// Finds the exact neighbours of queries in a base.
+    pub(crate) fn of(name: String, base: Memory, queries: Memory) -> Result<Self> {
         let count = TRUTH.count(base.rows() as usize);
         if count == 0 || queries.rows() == 0 {
-            let why = format!("{} has only {rows} rows: too few to measure on", set.name);
+            let rows = base.rows() + queries.rows();
+            let why = format!("{name} has only {rows} rows: too few to measure on");
             return Err(Error::Usage(why));
         }
         let mut exact = ExactSearch::new(queries.view()?, count, Metric::L2)?;
         exact.push(base.view()?)?;
         let near = exact.finish();
         let near = near.iter().map(|found| found.iter().map(|f| f.id).collect()).collect();
-        Ok(Self { name: set.name.clone(), base, queries, near })
+        Ok(Self { name, base, queries, near })
+    }
+
+    /// The nearest 2 % of the base to each query, nearest first.
+    pub(crate) fn near(&self) -> &[Vec<u64>] {
+        &self.near
     }
 
     /// Measures codes of the queries and the base.
@@ -104,7 +119,11 @@ impl Ground {
 }
 
 /// The chosen rows (ascending) but those held, and those held.
-fn split(source: &dyn Source, chosen: &[u64], held: &HashSet<u64>) -> Result<(Memory, Memory)> {
+pub(super) fn split(
+    source: &dyn Source,
+    chosen: &[u64],
+    held: &HashSet<u64>,
+) -> Result<(Memory, Memory)> {
     let dim = source.dim();
     let (mut base, mut queries) = (Vec::new(), Vec::new());
     base.reserve_exact((chosen.len() - held.len()) * dim);

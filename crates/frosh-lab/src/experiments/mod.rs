@@ -6,6 +6,7 @@
 mod codes;
 mod rounds;
 mod sketch;
+mod streams;
 mod train_time;
 
 use crate::data::Ground;
@@ -59,6 +60,9 @@ pub fn run(
     }
     if wants(Experiment::TrainTime) {
         train_time::run(&mut lab)?;
+    }
+    if wants(Experiment::Streams) {
+        streams::run(&mut lab)?;
     }
     lab.store.save()?;
     crate::publish(lab.store.results(), &settings.out)?;

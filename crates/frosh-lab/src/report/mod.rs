@@ -10,6 +10,7 @@
 mod figures;
 mod findings;
 mod readme;
+mod streams;
 
 #[cfg(test)]
 mod browser;
@@ -37,6 +38,7 @@ pub fn page(results: &Results) -> String {
         ("summary", summary(results, &claims)),
         ("claims", claims.iter().map(claim_row).collect()),
         ("times", time_tables(results)),
+        ("stream-tables", streams::tables(results)),
         ("repeats", escape(&repeats(results))),
         ("stand-ins", escape(&stand_ins(results))),
         ("machine", escape(&machine(results))),

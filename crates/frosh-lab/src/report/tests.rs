@@ -78,8 +78,9 @@ fn a_full_page_is_whole() {
     }
     assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("{{"));
     assert!(!page.contains("class=\"missing\""));
-    // 3 + 3 + 12 + 4 + 4 + 4 panels.
-    assert_eq!(page.matches("role=\"img\"").count(), 30);
+    // 3 + 3 + 12 + 4 + 4 + 4 + 2 panels.
+    assert_eq!(page.matches("role=\"img\"").count(), 32);
+    assert!(page.contains("rows encoded for each") && page.contains("mnist by class"));
     for claim in claims(&results) {
         assert!(page.contains(&format!("id=\"claim-{}\"", claim.id)));
     }
@@ -96,6 +97,7 @@ fn figures_are_files_of_their_own() {
         "figure-5.svg",
         "figure-6.svg",
         "table-2.svg",
+        "streams.svg",
     ];
     assert_eq!(names, expected);
     for (name, svg) in &files {

@@ -180,12 +180,17 @@ impl RankedEvaluation {
 
     /// Mean average precision (MAP) over the full ranking: measure (a).
     pub fn map(&self) -> f64 {
+        mean(self.average_precisions().into_iter())
+    }
+
+    /// The average precision of each query that has a relevant row.
+    pub(crate) fn average_precisions(&self) -> Vec<f64> {
         let precision = |places: Vec<u32>| {
             let terms =
                 places.iter().zip(1u32..).map(|(p, hits)| f64::from(hits) / (f64::from(*p) + 1.0));
             terms.sum::<f64>() / places.len() as f64
         };
-        mean(self.relevant_places().map(precision))
+        self.relevant_places().map(precision).collect()
     }
 
     /// Mean interpolated precision at recall 0, 0.01, ..., 1: measure (c).

@@ -77,49 +77,72 @@ pub struct Measured {
     pub recall: f64,
 }
 
-/// Fits a hasher with the rotation, ranking and bytes of factors that measure best. The caller has checked the bits.
-pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize) -> Result<Hasher> {
+/// Fits a hasher with the rotation, ranking and bytes of factors that measure best; `given` bytes of factors, unless that
+/// is 0. The caller has checked the bits.
+pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize, given: usize) -> Result<Hasher> {
     let Principal { vectors, values, rank } = sketch.principal(pool, bits);
     let (v, along) = sketch.refined(pool, vectors.as_ref(), &values);
     drop(vectors);
     let itq =
         pool.in_rayon(|| rotation::itq(along.as_ref(), &mut sketch.rotation_stream(), ITQ_ROUNDS));
     drop(along);
-    let Some(trial) = HeldOut::new(sketch, pool, v.as_ref()) else {
-        return Ok(sketch.fitted(pool, product(&v, &itq), &values, rank, Rotation::Refined, 1));
-    };
     let random = rotation::random(bits, &mut sketch.rotation_stream());
+    let rotations = [(Rotation::Refined, itq), (Rotation::RefinedRandom, random)];
+    let possible = |(_, bytes): &(Ranking, usize)| given == 0 || [0, given].contains(bytes);
+    let kinds: Vec<_> = KINDS.into_iter().filter(possible).collect();
+    Ok(best(sketch, pool, v, &values, rank, &rotations, &kinds, given.max(1)))
+}
+
+/// Fits a hasher with the directions `v` and the best of these rotations and rankings; with the first rotation if the sample
+/// is too small to measure. The model makes codes with at least `least` bytes of factors.
+#[expect(clippy::too_many_arguments, reason = "the parts of a fit, and what to choose from")]
+pub(super) fn best(
+    sketch: &Sketch,
+    pool: &Pool,
+    v: Mat<f64>,
+    values: &[f64],
+    rank: usize,
+    rotations: &[(Rotation, Mat<f64>)],
+    kinds: &[(Ranking, usize)],
+    least: usize,
+) -> Hasher {
     let mut alternatives = Vec::new();
-    for (name, r) in [(Rotation::Refined, &itq), (Rotation::RefinedRandom, &random)] {
-        let w = linalg::single(product(&v, r).as_ref());
-        let scales = sketch.scales(pool, w.as_ref(), 1.0);
-        let rotated = trial.rotated(pool, r.as_ref());
-        for (ranking, bytes) in KINDS {
-            if let Some(figures) = trial.measure(pool, &rotated, ranking, bytes, &scales) {
-                alternatives.push((name, ranking, bytes, figures));
+    let mut depth = 0.0;
+    if let Some(trial) = HeldOut::new(sketch, pool, v.as_ref()) {
+        depth = trial.depth(sketch.rows);
+        for (number, (_, r)) in rotations.iter().enumerate() {
+            let w = linalg::single(product(&v, r).as_ref());
+            let scales = sketch.scales(pool, w.as_ref(), 1.0);
+            let rotated = trial.rotated(pool, r.as_ref());
+            for (ranking, bytes) in kinds {
+                if let Some(figures) = trial.measure(pool, &rotated, *ranking, *bytes, &scales) {
+                    alternatives.push((number, *ranking, *bytes, figures));
+                }
             }
         }
     }
-    let depth = trial.depth(sketch.rows);
     let measured: Vec<Measured> = alternatives
         .iter()
-        .map(|(rotation, ranking, factor_bytes, figures)| Measured {
-            rotation: *rotation,
+        .map(|(number, ranking, factor_bytes, figures)| Measured {
+            rotation: rotations[*number].0,
             ranking: *ranking,
             factor_bytes: *factor_bytes,
             map: rounded(figures.map),
             recall: rounded(figures.top_recall(depth)),
         })
         .collect();
-    let best = choose(&measured);
-    let Measured { rotation, ranking, factor_bytes, .. } = measured[best];
-    let figures = &alternatives[best].3;
+    let found = choose(&measured);
+    let Some((number, ranking, factor_bytes, figures)) = alternatives.get(found) else {
+        let (rotation, r) = &rotations[0];
+        return sketch.fitted(pool, product(&v, r), values, rank, *rotation, least);
+    };
+    let (ranking, factor_bytes) = (*ranking, *factor_bytes);
     let forecast = figures.forecast(depth, sketch.rows);
-    let r = if rotation == Rotation::Refined { &itq } else { &random };
-    let bytes = factor_bytes.max(1);
-    let mut hasher = sketch.fitted(pool, product(&v, r), &values, rank, rotation, bytes);
+    let (rotation, r) = &rotations[*number];
+    let (rotation, bytes) = (*rotation, factor_bytes.max(least));
+    let mut hasher = sketch.fitted(pool, product(&v, r), values, rank, rotation, bytes);
     hasher.choice = Some(Box::new(Choice { rotation, ranking, factor_bytes, measured, forecast }));
-    Ok(hasher)
+    hasher
 }
 
 /// Rankings and their bytes of factors, in the order of cost.

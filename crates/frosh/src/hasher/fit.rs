@@ -110,6 +110,11 @@ impl Sketch {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn hasher(&self, bits: usize) -> Result<Hasher> {
+        self.hasher_of_size(bits, 0)
+    }
+
+    /// The same with this many bytes of factors; 0 leaves the choice to the fit.
+    pub(crate) fn hasher_of_size(&self, bits: usize, factor_bytes: usize) -> Result<Hasher> {
         if self.method == Method::Lsh {
             return self.hasher_with(bits, Rotation::None);
         }
@@ -118,7 +123,7 @@ impl Sketch {
         if few {
             return self.hasher_with(bits, Rotation::Random);
         }
-        choice::chosen(self, &Pool::current(), bits)
+        choice::chosen(self, &Pool::current(), bits, factor_bytes)
     }
 
     /// Fits a hasher of `bits` bits with the given rotation. For LSH, whose directions are already
@@ -162,7 +167,7 @@ impl Sketch {
         factor_bytes: usize,
     ) -> Hasher {
         let bits = w.ncols();
-        let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.rows as f64)).sqrt();
+        let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.weight())).sqrt();
         let length = self.mean.iter().map(|m| m * m).sum::<f64>().sqrt();
         let facts = Facts {
             dim: self.dim,
@@ -183,7 +188,7 @@ impl Sketch {
         Hasher::assemble(facts, self.mean.clone(), directions, scales)
     }
 
-    fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
+    pub(super) fn check_bits(&self, bits: usize, rotation: Rotation) -> Result<()> {
         if self.rows == 0 && bits > 0 {
             return Err(Error::Empty);
         }

@@ -61,6 +61,8 @@ pub(crate) fn rounded(figure: f64) -> f64 {
 pub(crate) struct HeldOut {
     /// Rows of the base.
     pub(crate) base: usize,
+    /// Mean weight of a row of the stream: 1 without decay.
+    weight: f64,
     pub(crate) queries: usize,
     /// Squared lengths of the centred rows of the base.
     pub(crate) squares: Vec<f64>,
@@ -139,12 +141,14 @@ impl HeldOut {
             *lists = (nearest(base, DEPTHS[DEPTHS.len() - 1]), nearest(map_rows, count));
         });
         let (nearest, relevant) = lists.into_iter().unzip();
-        Some(Self { base, queries, squares, along, nearest, relevant })
+        let weight = sketch.weight() / sketch.rows as f64;
+        Some(Self { base, weight, queries, squares, along, nearest, relevant })
     }
 
-    /// How many rows of the base correspond to the [`K`] nearest of the stream.
+    /// How many rows of the base correspond to the [`K`] nearest of the stream; with decay, of as many rows as the stream
+    /// has weight.
     pub(crate) fn depth(&self, rows: u64) -> f64 {
-        K as f64 * self.base as f64 / rows as f64
+        K as f64 * self.base as f64 / (rows as f64 * self.weight)
     }
 
     /// Measures a ranking. `score` appends the score of each row of the base for a query.

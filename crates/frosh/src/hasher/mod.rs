@@ -16,6 +16,7 @@
 //! | `refine.rs` | directions refined by the sample |
 //! | `estimator.rs` | the factors of a row, and the distance estimate |
 //! | `choice.rs` | chooses rotation, ranking and factors on the sample |
+//! | `like.rs` | a hasher whose codes differ little from those of an old one |
 //! | `held_out.rs` | measures a ranking on held-out sampled rows; forecasts recall |
 //! | `residual.rs`, `trial.rs` | fits the estimator to the sample; measures recall on the sample |
 //! | `serialization.rs` | file contents |
@@ -63,6 +64,7 @@ mod encode;
 pub(crate) mod estimator;
 mod fit;
 pub(crate) mod held_out;
+mod like;
 mod polar;
 mod refine;
 mod residual;

@@ -72,7 +72,7 @@ impl Sketch {
         }
         let weight = self.lost() / samples as f64;
         moments *= faer::Scale(weight);
-        let rows = self.rows as f64;
+        let rows = self.weight();
         for (j, value) in values.iter().enumerate() {
             moments[(j, j)] += value / rows;
         }

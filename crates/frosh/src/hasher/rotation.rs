@@ -204,8 +204,30 @@ impl Block<'_> {
 /// and then the rotation R that minimises `||B - V R||_F`, the orthogonal polar factor
 /// of V'B. Neither step can increase the objective. Stops early at a fixed point.
 pub(crate) fn itq(sample: MatRef<'_, f32>, stream: &mut Stream, iterations: usize) -> Mat<f64> {
+    itq_from(sample, random(sample.ncols(), stream), iterations)
+}
+
+/// The orthogonal R that minimises `||T - V R||_F` for given signs T: the polar factor of V'T. `None` if V'T is zero.
+pub(crate) fn procrustes(sample: MatRef<'_, f32>, signs: MatRef<'_, f32>) -> Option<Mat<f64>> {
     let (s, r) = sample.shape();
-    let mut rotation = random(r, stream);
+    let mut sum = Mat::<f64>::zeros(r, r);
+    for start in (0..s).step_by(BLOCK) {
+        let rows = BLOCK.min(s - start);
+        let left = sample.subrows(start, rows).transpose();
+        let part = linalg::product(left, signs.subrows(start, rows));
+        zip!(&mut sum, &part).for_each(|unzip!(x, y)| *x += f64::from(*y));
+    }
+    let mut rotation = Mat::zeros(r, r);
+    Polar::new(r).factor(&sum, &mut rotation).then_some(rotation)
+}
+
+/// Iterative quantisation that starts from a given rotation.
+pub(crate) fn itq_from(
+    sample: MatRef<'_, f32>,
+    mut rotation: Mat<f64>,
+    iterations: usize,
+) -> Mat<f64> {
+    let (s, r) = sample.shape();
     if s == 0 || r == 0 {
         return rotation;
     }

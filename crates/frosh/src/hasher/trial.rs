@@ -55,7 +55,7 @@ impl Trial {
         if queries.is_empty() || queries.end > rows || depths.is_empty() {
             return None;
         }
-        let share = base as f64 / sketch.rows as f64;
+        let share = base as f64 / sketch.weight();
         let converted = |k: &usize| ((*k as f64 * share).round() as usize).clamp(1, base);
         let mut depths: Vec<usize> = depths.iter().map(converted).collect();
         depths.sort_unstable();

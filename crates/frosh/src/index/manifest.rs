@@ -12,7 +12,10 @@ use std::path::Path;
 pub(super) const NAME: &str = "index.json";
 const FORMAT: &str = "frosh-index";
 /// The newest version that is read.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+/// The version of an index with names, and of one with several models or a learner.
+const WITH_NAMES: u64 = 2;
+const WITH_MODELS: u64 = 3;
 /// Largest size of a manifest. No index has so many segments that its manifest is longer.
 const MAX_BYTES: u64 = 1 << 28;
 
@@ -21,8 +24,12 @@ const MAX_BYTES: u64 = 1 << 28;
 pub(super) struct Manifest {
     /// Incremented by each change.
     pub(super) generation: u64,
-    /// Id of the hasher in `model.frosh`.
+    /// Id of the newest model, which encodes new rows.
     pub(super) model: String,
+    /// The models, oldest first; empty if there is one, in `model.frosh`. A program that does not know this list would
+    /// search rows with a model that did not encode them; so an index that has it is of version 3.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) versions: Vec<VersionFacts>,
     /// Whether codes have factors.
     pub(super) factors: bool,
     /// The precision of the stored vectors, if there are any.
@@ -31,11 +38,47 @@ pub(super) struct Manifest {
     /// lose them; so an index with names is of version 2.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) names: bool,
+    /// The learner that is saved with the rows. A program that does not know it would lose it; so an index that has one is
+    /// of version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) learner: Option<LearnerFacts>,
     /// The next automatic id; `None` when the largest id is in use.
     pub(super) next_id: Option<u64>,
     /// The number of the next file.
     pub(super) next_number: u64,
     pub(super) segments: Vec<SegmentFacts>,
+}
+
+/// A model of the index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct VersionFacts {
+    /// Its id.
+    pub(super) model: String,
+    /// The number in the name of its file; `None` for `model.frosh`.
+    pub(super) number: Option<u64>,
+    /// Mean average precision on the sample of the last refresh, in millionths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sample_map: Option<u32>,
+}
+
+impl VersionFacts {
+    /// Mean average precision on the sample of the last refresh.
+    pub(super) fn map(&self) -> Option<f64> {
+        self.sample_map.map(|millionths| f64::from(millionths) / 1e6)
+    }
+
+    pub(super) fn set_map(&mut self, map: f64) {
+        self.sample_map = Some((map.clamp(0.0, 1.0) * 1e6).round() as u32);
+    }
+}
+
+/// A file with the state of a learner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LearnerFacts {
+    /// The number in the name of its file.
+    pub(super) number: u64,
+    /// Rows that it has seen.
+    pub(super) rows: u64,
 }
 
 /// A segment: rows that were added together, in the order of their ids.
@@ -46,6 +89,12 @@ pub(super) struct SegmentFacts {
     pub(super) rows: u64,
     /// The first id, if the ids are consecutive. Otherwise `None`: the ids are in a file.
     pub(super) first_id: Option<u64>,
+    /// Id of the model that encoded it; `None` if the index has a single model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) model: Option<String>,
+    /// Whether the next version leaves these rows as they are: they were there when their version was made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) settled: bool,
     /// Bytes of all names, if the rows have names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) name_bytes: Option<u64>,
@@ -141,11 +190,48 @@ impl Manifest {
     /// The numbers of all listed files.
     pub(super) fn numbers(&self) -> BTreeSet<u64> {
         let removed = |facts: &SegmentFacts| facts.removed.as_ref().map(|removed| removed.number);
-        self.segments
-            .iter()
-            .flat_map(|facts| [Some(facts.number), removed(facts)])
-            .flatten()
-            .collect()
+        let segments = self.segments.iter().flat_map(|facts| [Some(facts.number), removed(facts)]);
+        let models = self.versions.iter().map(|version| version.number);
+        let learner = self.learner.iter().map(|learner| Some(learner.number));
+        segments.chain(models).chain(learner).flatten().collect()
+    }
+
+    /// Whether `model.frosh` is a file of the index.
+    pub(super) fn has_first_model(&self) -> bool {
+        self.all_versions().iter().any(|version| version.number.is_none())
+    }
+
+    /// The models, oldest first.
+    pub(super) fn all_versions(&self) -> Vec<VersionFacts> {
+        match &self.versions[..] {
+            [] => vec![VersionFacts { model: self.model.clone(), number: None, sample_map: None }],
+            versions => versions.to_vec(),
+        }
+    }
+
+    /// Adds a model, which encodes new rows from now on. From now on segments name their models.
+    pub(super) fn add_version(&mut self, new: VersionFacts) {
+        let mut versions = self.all_versions();
+        for segment in &mut self.segments {
+            segment.model.get_or_insert_with(|| self.model.clone());
+        }
+        self.model.clone_from(&new.model);
+        versions.retain(|version| version.model != new.model);
+        versions.push(new);
+        self.versions = versions;
+    }
+
+    /// Drops the models that encoded no segment, except the newest.
+    pub(super) fn drop_unused_versions(&mut self) {
+        let used: BTreeSet<&String> =
+            self.segments.iter().filter_map(|segment| segment.model.as_ref()).collect();
+        let newest = &self.model;
+        self.versions.retain(|version| version.model == *newest || used.contains(&version.model));
+    }
+
+    /// What new segments say about their model.
+    pub(super) fn model_of_new(&self) -> Option<String> {
+        (!self.versions.is_empty()).then(|| self.model.clone())
     }
 
     /// Replaces the manifest: writes it under the name `temporary`, then renames it. On success readers find the new
@@ -155,7 +241,11 @@ impl Manifest {
         let failed = |source: std::io::Error| Error::Io { path: path.clone(), source };
         let content = serde_json::to_value(self).map_err(|e| failed(e.into()))?;
         let checksum = super::column::checksum(content.to_string().as_bytes());
-        let version = if self.names { VERSION } else { 1 };
+        let version = match (self.versions.is_empty() && self.learner.is_none(), self.names) {
+            (false, _) => WITH_MODELS,
+            (true, true) => WITH_NAMES,
+            (true, false) => 1,
+        };
         let envelope = Envelope { format: FORMAT.into(), version, checksum, content };
         let mut text = serde_json::to_vec_pretty(&envelope).map_err(|e| failed(e.into()))?;
         text.push(b'\n');

@@ -5,16 +5,19 @@
 //! | [`Index`] | opens a folder and searches it |
 //! | [`IndexWriter`] | creates or opens a folder to add, remove and compact rows; holds its lock |
 //! | [`NewRows`] | rows that are being added |
+//! | [`Reencoding`] | a new version: rows that are being encoded again |
+//! | [`IndexVersion`] | a model of the index, and how many rows it encoded |
 //! | [`StoredVectors`] | the precision of stored vectors, which are used for re-ranking |
 //!
 //! | file | content |
 //! |---|---|
 //! | `index.json` | the manifest: lists the other files; each change replaces it |
-//! | `model.frosh` | the [`Model`] |
+//! | `model.frosh`, `000003.model.frosh` | the first [`Model`], and one of a later version |
 //! | `000001.codes.npy`, `.factors.npy`, `.ids.npy`, `.vectors.npy` | a segment: rows that were added together |
 //! | `000001.names.npy`, `.name_ends.npy`, `.name_lookup.npy` | the names of a segment's rows, if ids are text |
 //! | `000002.removed` | the rows of a segment that were removed (a Roaring bitmap) |
 //! | `000001.checksums.npy` | checksums of the blocks of a segment's arrays, if an array has several blocks |
+//! | `000004.sketcher` | the state of a learner ([`NewRows::learned`]) |
 //! | `lock` | locked by the writer |
 //! | `journal` | the files that a running writer creates and removes |
 //!
@@ -53,6 +56,15 @@
 //! are numbered too, in the order in which they are added, and hits have these numbers. [`Index::name`] returns the name of
 //! a number, and [`Index::find`] the number of a name. A row that replaces the row of the same name has a new number.
 //!
+//! # Versions
+//!
+//! Data change, and a model that was learned from old rows ranks new rows worse and worse. [`IndexWriter::refresh`] adds a
+//! model. It encodes the rows that came since the last version again, and all rows that are added from then on. Older rows
+//! keep their codes and their model, so a row is encoded twice at most. A search projects the queries once for each model
+//! and merges the hits by estimated or exact distance. Codes of different models are never compared with each other.
+//! [`IndexWriter::fold`] and [`IndexWriter::compact`] bound the number of versions. [`drift`](crate::drift()) tells when a new
+//! model is due.
+//!
 //! # Cost
 //!
 //! Opening maps the files and reads the headers, the sets of removed rows and arrays of a few pages. A search costs as
@@ -87,11 +99,14 @@
 mod column;
 mod disk;
 mod journal;
+mod learning;
 mod manifest;
 #[cfg(test)]
 mod name_tests;
 mod names;
 mod new_rows;
+mod reencoding;
+mod rewrite;
 #[cfg(test)]
 mod safety_tests;
 mod seal;
@@ -100,6 +115,9 @@ mod segment;
 mod segment_writer;
 #[cfg(test)]
 mod tests;
+mod version;
+#[cfg(test)]
+mod version_tests;
 mod writer;
 
 use crate::error::{Error, Result};
@@ -114,14 +132,17 @@ use segment::Segment;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use version::{ByModel, Version};
 
 pub use new_rows::NewRows;
+pub use reencoding::Reencoding;
+pub use version::IndexVersion;
 pub use writer::IndexWriter;
 
 const MODEL: &str = "model.frosh";
 const LOCK: &str = "lock";
 /// Endings of file names that start with a number.
-const ENDINGS: [&str; 10] = [
+const ENDINGS: [&str; 12] = [
     "codes.npy",
     "factors.npy",
     "ids.npy",
@@ -131,6 +152,8 @@ const ENDINGS: [&str; 10] = [
     "name_lookup.npy",
     "checksums.npy",
     "removed",
+    "sketcher",
+    MODEL,
     manifest::NAME,
 ];
 /// How often a reader tries to open the index, if a writer removes files between reading the manifest and opening them.
@@ -239,7 +262,9 @@ fn is_ours(name: &str) -> bool {
 /// ```
 pub struct Index {
     folder: PathBuf,
-    model: Model,
+    /// The models, oldest first; at least one.
+    versions: Vec<Arc<Version>>,
+    /// The layout of the newest version.
     layout: Layout,
     manifest: Manifest,
     segments: Vec<Arc<Segment>>,
@@ -282,23 +307,8 @@ impl Index {
     /// Opens the index that a manifest describes. Takes segments that are already open from `before`, the index before the
     /// change.
     fn with(folder: &Path, manifest: Manifest, before: Option<&Self>) -> Result<Self> {
-        let path = folder.join(MODEL);
-        let model = match before {
-            Some(before) => before.model.clone(),
-            None => Model::load(&path)?,
-        };
-        if model.id().to_string() != manifest.model {
-            let (got, want) = (model.id(), &manifest.model);
-            let why = format!("is model {got}, but the index was built with model {want}");
-            return Err(Error::File { path: Some(path), why });
-        }
-        let layout = Layout {
-            empty: model.no_codes(),
-            dim: model.dim(),
-            factors: manifest.factors.then(|| model.factor_bytes()).filter(|bytes| *bytes > 0),
-            vectors: manifest.vectors,
-            names: manifest.names,
-        };
+        let versions = version::open(folder, &manifest, before)?;
+        let by_model = ByModel::new(&versions);
         let opened = before.map_or(&[][..], |before| &before.segments);
         let opened: HashMap<u64, &Arc<Segment>> =
             opened.iter().map(|segment| (segment.facts.number, segment)).collect();
@@ -306,11 +316,13 @@ impl Index {
             Some(segment) if segment.facts == *facts => Ok(Arc::clone(segment)),
             same => {
                 let same = same.map(|segment| &***segment);
-                Segment::open(folder, facts.clone(), &layout, same).map(Arc::new)
+                let version = by_model.of(facts, folder)?;
+                Segment::open(folder, facts.clone(), version, &version.layout, same).map(Arc::new)
             }
         };
         let segments = manifest.segments.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { folder: folder.to_owned(), model, layout, manifest, segments, verify: true })
+        let layout = version::layout(&versions[versions.len() - 1].model, &manifest);
+        Ok(Self { folder: folder.to_owned(), versions, layout, manifest, segments, verify: true })
     }
 
     /// Sets whether arrays are verified by their checksums when they are first read; the default is true. Without it, a
@@ -320,9 +332,9 @@ impl Index {
         self
     }
 
-    /// The model of the index.
+    /// The model that encodes rows that are added: that of the newest version ([`Index::versions`]).
     pub fn model(&self) -> &Model {
-        &self.model
+        &self.newest().model
     }
 
     /// Number of rows, without removed ones.
@@ -485,12 +497,16 @@ impl Index {
     ///
     /// Fails if a file is damaged. The error has its path.
     pub fn check(&self) -> Result<()> {
-        self.segments.iter().try_for_each(|segment| segment.check(&self.folder))
+        self.segments.iter().try_for_each(|segment| segment.check(&self.folder))?;
+        self.check_learner()
     }
 
-    /// The names of all files of the segments.
+    /// The names of all files of the segments, and of the models.
     fn files(&self) -> BTreeSet<String> {
-        self.segments.iter().flat_map(|segment| segment.files(&self.layout)).collect()
+        let models = self.versions.iter().map(|version| version.file());
+        let learner = self.manifest.learner.iter().map(|learner| learner.file());
+        let segments = self.segments.iter().flat_map(|segment| segment.files());
+        segments.chain(models).chain(learner).collect()
     }
 
     /// Names of files in the folder that belong neither to the index nor to a change in progress. Another program created
@@ -502,7 +518,7 @@ impl Index {
     pub fn other_files(&self) -> Result<Vec<String>> {
         let (files, journal) = (self.files(), Journal::load(&self.folder).ok());
         let known = |name: &str| {
-            let fixed = [MODEL, LOCK, manifest::NAME, journal::NAME].contains(&name);
+            let fixed = [LOCK, manifest::NAME, journal::NAME].contains(&name);
             fixed
                 || files.contains(name)
                 || journal.as_ref().is_some_and(|journal| journal.names(name))

@@ -5,7 +5,7 @@ use super::names::check_name;
 use super::segment::{self, Segment};
 use super::segment_writer::{NewPart, SegmentWriter};
 use super::writer::{IndexWriter, MAX_SEGMENT_ROWS, mark, number};
-use super::{Index, Layout, StoredVectors};
+use super::{Index, Layout, StoredVectors, disk};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{Element, Rows};
@@ -54,6 +54,8 @@ pub struct NewRows<'w> {
     /// The largest id of these rows.
     pub(super) largest: Option<u64>,
     pub(super) next_number: u64,
+    /// The bytes of a learner and the number of rows that it has seen.
+    pub(super) learner: Option<(Vec<u8>, u64)>,
 }
 
 impl std::fmt::Debug for NewRows<'_> {
@@ -199,8 +201,8 @@ impl NewRows<'_> {
         }
         let index = &self.writer.index;
         let codes = match index.layout.factors {
-            Some(_) => self.pool.install(|| index.model.encode_with_factors(rows))?,
-            None => self.pool.install(|| index.model.encode(rows))?,
+            Some(_) => self.pool.install(|| index.model().encode_with_factors(rows))?,
+            None => self.pool.install(|| index.model().encode(rows))?,
         };
         let vectors = index.layout.vectors.map(|stored| stored.bytes(rows)).transpose()?;
         let mut at = 0;
@@ -250,16 +252,27 @@ impl NewRows<'_> {
         let (new, next_id) = (std::mem::take(&mut self.done), self.next_id);
         let (next_number, replace, names) = (self.next_number, self.replace, self.names);
         let mut replaced = 0;
-        let pool = self.pool.clone();
+        let (pool, learner) = (self.pool.clone(), self.learner.take());
         self.writer.change(|index, manifest, journal| {
             manifest.next_number = next_number;
             manifest.next_id = next_id;
+            if let Some((bytes, rows)) = learner {
+                let number = number(&index.folder, &mut manifest.next_number)?;
+                let facts = manifest::LearnerFacts { number, rows };
+                journal.add([facts.file()])?;
+                disk::write_new(&index.folder.join(facts.file()), &bytes)?;
+                manifest.learner = Some(facts);
+            }
             let layout = Self::layout(index, names);
             manifest.names = layout.names;
             let mut opened: Vec<Segment> = Vec::new();
             let mut dead: BTreeMap<usize, IdSet> = BTreeMap::new();
+            let settled = index.is_built_from_the_models_rows(&new);
             for facts in new {
-                let segment = Segment::open(&index.folder, facts, &layout, None)?;
+                let facts =
+                    manifest::SegmentFacts { model: manifest.model_of_new(), settled, ..facts };
+                let version = index.newest();
+                let segment = Segment::open(&index.folder, facts, version, &layout, None)?;
                 if segment.arrays.names.is_some() {
                     by_name(index, &opened, &segment, replace, &mut dead)?;
                     opened.push(segment);
@@ -292,6 +305,15 @@ impl NewRows<'_> {
             Ok(())
         })?;
         Ok(replaced)
+    }
+}
+
+impl Index {
+    /// Whether these are the first rows of the index, and so few that the model can have been learned from them. Such rows
+    /// belong to the first version. Other rows came after it was made, and the next version encodes them again.
+    fn is_built_from_the_models_rows(&self, new: &[manifest::SegmentFacts]) -> bool {
+        let rows = new.iter().map(|facts| facts.rows).sum::<u64>();
+        self.manifest.generation == 0 && rows <= self.model().rows()
     }
 }
 

@@ -17,8 +17,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Number of rows, and the hits of a search that returns every id with its score, and their names.
-type Answers = (u64, Vec<Vec<Hit>>, Vec<Option<String>>);
+/// Number of rows, and of rows that were learned, the hits of a search that returns every id with its score, and their
+/// names.
+type Answers = (u64, Option<u64>, Vec<Vec<Hit>>, Vec<Option<String>>);
 
 fn answers(folder: &Path) -> Answers {
     let index = Index::open(folder).unwrap();
@@ -27,7 +28,7 @@ fn answers(folder: &Path) -> Answers {
     let found = index.search(rows(&data(2, 77)), &all).unwrap();
     let name = |hit: &Hit| index.name(hit.id).unwrap().map(str::to_owned);
     let names = found[0].iter().map(name).collect();
-    (index.len(), found, names)
+    (index.len(), index.learned_rows(), found, names)
 }
 
 /// A change to an index in a folder.

@@ -1,5 +1,6 @@
 //! Searching an index: the codes of every segment, and re-ranking by stored vectors.
 
+use super::version::Version;
 use super::{Index, StoredVectors};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -20,6 +21,9 @@ impl Index {
 
     /// Searches the index. Returns one list of hits for each query vector, sorted by distance, then by id. If the index
     /// stores vectors, the candidates are re-ranked by exact distance ([`Search::rerank`]).
+    ///
+    /// If the index has several versions ([`Index::versions`]), the queries are projected once for each model. The rows of
+    /// a model are compared with its projections, and the hits of all models are merged by estimated or exact distance.
     ///
     /// ```
     /// use frosh::{IdSet, Ranking, Search};
@@ -46,57 +50,91 @@ impl Index {
     /// # Errors
     ///
     /// Fails if the queries have another dimension than the model or a value that is not finite or too large, if an option
-    /// needs factors or vectors that the index does not store, if a radius is combined with a ranking other than Hamming,
-    /// or if an array that the search reads is damaged.
+    /// needs factors or vectors that the index does not store, if a radius is combined with a ranking other than Hamming, if
+    /// several versions are ranked neither by estimated nor by exact distance (see [`Search::mix_versions`]), or if an array
+    /// that the search reads is damaged.
     pub fn search<T: Element>(
         &self,
         queries: Rows<'_, T>,
         search: &Search<'_>,
     ) -> Result<Vec<Vec<Hit>>> {
-        let projected = self.model.queries(queries)?;
-        let default = if search.radius.is_some() || self.layout.vectors.is_none() {
-            0
-        } else {
-            self.model.oversample()
+        let live = self.live();
+        let oversample = match search.rerank {
+            Some(candidates) => candidates,
+            None if search.radius.is_some() || self.layout.vectors.is_none() => 0,
+            None => live.iter().map(|version| version.model.oversample()).max().unwrap_or(0),
         };
-        let oversample = search.rerank.unwrap_or(default);
+        let ranking = search.ranking_of(Some(self.ranking()), self.can_estimate())?;
+        // Only estimates of the distance mean the same for codes of different models.
+        let comparable = live.len() <= 1 || ranking == Ranking::Estimated;
+        if !comparable && oversample == 0 && !search.mix_versions {
+            return Err(Error::Ranking {
+                ranking: ranking.as_str(),
+                needs: "codes of one model, and this index has several versions",
+                advice: "use the estimated ranking, or re-rank by stored vectors. To compare such codes all the same, \
+                         set Search::mix_versions (--mix-versions)",
+            });
+        }
+        let projected = live
+            .iter()
+            .map(|version| Ok((&***version, version.model.queries(queries)?)))
+            .collect::<Result<Vec<_>>>()?;
+        let search = Search { ranking: Some(ranking), ..search.clone() };
         if oversample == 0 {
-            return self.by_codes(&projected, search);
+            return self.by_codes(&projected, &search);
         }
         if self.layout.vectors.is_none() {
             let why = "stores no vectors, which exact distances need: build it with them".into();
             return Err(Error::File { path: Some(self.folder.clone()), why });
         }
         let wide = Search { k: search.k.saturating_mul(oversample), ..search.clone() };
-        let candidates = self.by_codes(&projected, &wide)?;
+        let candidates = if comparable {
+            self.by_codes(&projected, &wide)?
+        } else {
+            // The exact distances decide. So each version has as many candidates as an index of its own would have.
+            let mut all = vec![Vec::new(); queries.len()];
+            for one in projected.chunks(1) {
+                let found = self.by_codes(one, &wide)?;
+                all.iter_mut().zip(found).for_each(|(all, found)| all.extend(found));
+            }
+            all
+        };
         let pool = Pool::current();
         if self.verify {
             self.segments.iter().try_for_each(|segment| segment.arrays.verify_ids(&pool))?;
         }
-        let mut rerank = Rerank::new(queries, self.model.metric(), &candidates)?;
+        let mut rerank = Rerank::new(queries, self.model().metric(), &candidates)?;
         rerank.fetch(&pool, |id, out| self.vector(id, out))?;
         Ok(rerank.finish(search.k))
     }
 
-    /// Searches the codes of all segments, without re-ranking.
-    fn by_codes(&self, queries: &Queries, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
-        let ranking = search.ranking_of(
-            Some(queries.ranking()),
-            self.has_factors() || self.layout.empty.is_quantized(),
-        )?;
-        let search = Search { rerank: None, ranking: Some(ranking), ..search.clone() };
-        let mut all = vec![Vec::new(); queries.len()];
+    /// Searches the codes of the segments of some versions, without re-ranking.
+    fn by_codes(
+        &self,
+        versions: &[(&Version, Queries)],
+        search: &Search<'_>,
+    ) -> Result<Vec<Vec<Hit>>> {
+        let estimated = search.ranking == Some(Ranking::Estimated);
+        let queries = versions.first().map_or(0, |(_, queries)| queries.len());
+        let mut all = vec![Vec::new(); queries];
         for segment in &self.segments {
+            let of_segment = versions.iter().find(|(version, _)| segment.is_of(version));
+            let Some((_, queries)) = of_segment else { continue };
             let arrays = &segment.arrays;
             if self.verify {
-                arrays.verify(&Pool::current(), ranking == Ranking::Estimated)?;
+                arrays.verify(&Pool::current(), estimated)?;
             }
             let allowed = segment.allowed(search.filter);
-            let search = Search { filter: allowed.as_deref(), ..search.clone() };
-            let found = arrays.codes.search(queries, &search)?;
+            let filter = allowed.as_deref();
+            // The k best so far prune rows of this segment.
+            let here = Search { rerank: None, filter, known: Some(&all), ..search.clone() };
+            let found = arrays.codes.search(queries, &here)?;
             for (all, found) in all.iter_mut().zip(found) {
                 let with_id = |hit: Hit| Hit { id: arrays.ids.of(hit.id as usize), ..hit };
                 all.extend(found.into_iter().map(with_id));
+                if all.len() > search.k {
+                    keep_nearest(all, search.k);
+                }
             }
         }
         all.iter_mut().for_each(|hits| keep_nearest(hits, search.k));

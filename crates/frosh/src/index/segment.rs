@@ -10,6 +10,7 @@ use super::column::{self, Form};
 use super::manifest::{Removed, SegmentFacts};
 use super::names::Names;
 use super::seal::{self, Seal};
+use super::version::Version;
 use super::{Layout, StoredVectors, disk};
 use crate::error::{Error, Result};
 use crate::hasher::estimator::FactorColumn;
@@ -274,6 +275,8 @@ impl Arrays {
 /// An open segment.
 pub(super) struct Segment {
     pub(super) facts: SegmentFacts,
+    /// The version that encoded it.
+    pub(super) version: Arc<Version>,
     pub(super) arrays: Arc<Arrays>,
     /// Removed rows.
     pub(super) removed: IdSet,
@@ -286,6 +289,7 @@ impl Segment {
     pub(super) fn open(
         folder: &Path,
         facts: SegmentFacts,
+        version: &Arc<Version>,
         layout: &Layout,
         before: Option<&Segment>,
     ) -> Result<Self> {
@@ -293,11 +297,12 @@ impl Segment {
             Some(before) => before.arrays.clone(),
             None => Arc::new(Arrays::open(folder, &facts, layout)?),
         };
+        let version = Arc::clone(version);
         let removed = match &facts.removed {
             Some(removed) => load_removed(folder, removed, facts.rows)?,
             None => IdSet::new(),
         };
-        let mut segment = Self { facts, arrays, removed, live: None };
+        let mut segment = Self { facts, version, arrays, removed, live: None };
         segment.set_live();
         Ok(segment)
     }
@@ -310,23 +315,35 @@ impl Segment {
         });
     }
 
+    /// The rows that are not removed.
+    pub(super) fn live_rows(&self) -> IdSet {
+        let all = || (0..self.facts.rows).collect();
+        self.live.clone().unwrap_or_else(all)
+    }
+
+    /// Whether this version encoded it.
+    pub(super) fn is_of(&self, version: &Version) -> bool {
+        self.version.facts.model == version.facts.model
+    }
+
     /// The names of its files.
-    pub(super) fn files(&self, layout: &Layout) -> impl Iterator<Item = String> {
+    pub(super) fn files(&self) -> impl Iterator<Item = String> {
         let facts = &self.facts;
         let blocks = facts.checksums.blocks.as_ref().map(|_| Form::checksums());
+        let layout = Layout { names: facts.name_bytes.is_some(), ..self.version.layout.clone() };
         let arrays = layout.arrays(facts.first_id.is_none()).into_iter().chain(blocks);
         let removed = facts.removed.as_ref().map(|removed| removed_name(removed.number));
         arrays.map(|form| name(facts.number, form)).chain(removed)
     }
 
     /// The names of its files whose number is not in `kept`.
-    pub(super) fn files_without(&self, kept: &BTreeSet<u64>, layout: &Layout) -> Vec<String> {
+    pub(super) fn files_without(&self, kept: &BTreeSet<u64>) -> Vec<String> {
         let removed = self.facts.removed.as_ref().map(|removed| removed.number);
         if [Some(self.facts.number), removed].iter().flatten().all(|number| kept.contains(number)) {
             return Vec::new();
         }
         let other = |name: &String| super::number_of(name).is_some_and(|n| !kept.contains(&n));
-        self.files(layout).filter(other).collect()
+        self.files().filter(other).collect()
     }
 
     /// Rows that are not removed.

@@ -169,7 +169,8 @@ impl SegmentWriter {
             blocks,
         };
         let number = self.number;
-        Ok(SegmentFacts { number, rows, first_id, name_bytes, checksums, removed: None })
+        let (model, settled, removed) = (None, false, None);
+        Ok(SegmentFacts { number, rows, first_id, model, settled, name_bytes, checksums, removed })
     }
 }
 

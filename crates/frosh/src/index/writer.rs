@@ -1,20 +1,21 @@
 //! Changes an index: one writer at a time, each change atomic.
 
 use super::journal::{self, Journal};
-use super::manifest::{self, Manifest};
+use super::manifest::{self, Manifest, SegmentFacts};
 use super::new_rows::NewRows;
+use super::reencoding::MOST_VERSIONS;
+use super::rewrite::{Chosen, Coding, rewrite};
 use super::segment::{self, Segment};
-use super::segment_writer::{NewPart, SegmentWriter};
-use super::{ENDINGS, Index, LOCK, Layout, MODEL, StoredVectors, disk, is_ours, number_of};
+use super::{ENDINGS, Index, LOCK, MODEL, StoredVectors, disk, is_ours, number_of};
 use crate::error::{Error, Result};
 use crate::hasher::estimator;
 use crate::model::Model;
 use crate::pool::Pool;
 use crate::search::hamming::IdSet;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Largest number of rows of a segment: row numbers fit 32 bits, and the ids can be sorted in memory.
 pub(super) const MAX_SEGMENT_ROWS: u64 = 1 << 27;
@@ -88,9 +89,11 @@ impl IndexWriter {
         let manifest = Manifest {
             generation: 0,
             model: model.id().to_string(),
+            versions: Vec::new(),
             factors,
             vectors,
             names: false,
+            learner: None,
             next_id: Some(0),
             next_number: 1,
             segments: Vec::new(),
@@ -143,6 +146,7 @@ impl IndexWriter {
             next_id,
             largest: None,
             next_number,
+            learner: None,
         }
     }
 
@@ -200,55 +204,67 @@ impl IndexWriter {
         Ok(removed)
     }
 
-    /// Rewrites all rows into one segment (2^27 rows at most; further rows go to further segments), without the removed
-    /// rows. Ids and hits stay the same.
+    /// Rewrites the rows of each version into one segment (2^27 rows at most; further rows go to further segments), without
+    /// the removed rows. Ids and hits stay the same. If there are several versions, rows that came after their version was
+    /// made have a segment of their own. If there is one, they make one segment with the other rows, which the next version
+    /// then encodes again too. Segments that need no change are not rewritten.
+    ///
+    /// If the index stores vectors and has more than 10 versions, the worst ones are folded first, in a change of its own
+    /// ([`IndexWriter::fold`]). [`IndexWriter::compact_to`] sets another number.
     ///
     /// # Errors
     ///
-    /// Fails if a file is damaged (all checksums are verified first), or if a file cannot be written. Then the index is
-    /// unchanged.
+    /// Fails if a file that is rewritten is damaged (all their checksums are verified first), or if a file cannot be
+    /// written. Then the index is unchanged.
     pub fn compact(&mut self) -> Result<()> {
-        if self.index.segments.len() <= 1 && self.index.removed() == 0 {
+        self.compact_to(MOST_VERSIONS)
+    }
+
+    /// Compacts as [`IndexWriter::compact`], and keeps at most this many versions if the index stores vectors.
+    ///
+    /// # Errors
+    ///
+    /// As [`IndexWriter::compact`]. If folding succeeded and the rest failed, the versions are folded.
+    pub fn compact_to(&mut self, versions: usize) -> Result<()> {
+        if self.index.vectors().is_some() {
+            self.fold(versions).commit()?;
+        }
+        let index = &self.index;
+        let one_version = index.versions.len() == 1;
+        let mut groups: BTreeMap<(&str, bool), Vec<&Arc<Segment>>> = BTreeMap::new();
+        for segment in &index.segments {
+            let key = (&*segment.version.facts.model, segment.facts.settled && !one_version);
+            groups.entry(key).or_default().push(segment);
+        }
+        if groups.len() == index.segments.len() && index.removed() == 0 {
             return Ok(());
         }
+        // In the order in which they are in the manifest.
+        let mut groups: Vec<Vec<Arc<Segment>>> =
+            groups.into_values().map(|group| group.into_iter().cloned().collect()).collect();
+        groups.sort_by_key(|group| group[0].facts.number);
         self.change(|index, manifest, journal| {
-            // Verifies all data again, even if they were verified before, because the old files will be removed.
-            index.check()?;
-            let folder = index.folder.clone();
-            let mut create = || -> Result<SegmentWriter> {
-                let number = number(&folder, &mut manifest.next_number)?;
-                journal.add(segment::names(number, &index.layout))?;
-                SegmentWriter::create(&folder, number, &index.layout)
-            };
-            let mut writers = vec![create()?];
-            let segments = &index.segments;
-            let next = |s: usize, from: usize| {
-                let (segment, ids) = (&segments[s], &segments[s].arrays.ids);
-                let row = (from..ids.len()).find(|r| !segment.removed.contains(*r as u64))?;
-                Some(Reverse((ids.of(row), s, row)))
-            };
-            let mut heap: BinaryHeap<_> = (0..segments.len()).filter_map(|s| next(s, 0)).collect();
-            while let Some(Reverse((id, s, row))) = heap.pop() {
-                if writers.last().is_some_and(|w| w.rows() >= MAX_SEGMENT_ROWS) {
-                    writers.push(create()?);
+            // Verified before anything is written.
+            let dense = |group: &[Arc<Segment>]| group.len() == 1 && group[0].removed.is_empty();
+            index.check_segments(groups.iter().filter(|group| !dense(group)).flatten())?;
+            let mut segments = Vec::new();
+            for group in &groups {
+                if dense(group) {
+                    segments.push(group[0].facts.clone());
+                    continue;
                 }
-                // Verified above.
-                let name = segments[s].arrays.names.as_ref().map(|names| names.of(row, false));
-                let name = name.transpose()?;
-                let part = NewPart {
-                    names: name.as_slice(),
-                    ..part(&segments[s], &index.layout, row, std::slice::from_ref(&id))
-                };
-                if let Some(writer) = writers.last_mut() {
-                    writer.push(part)?;
-                }
-                heap.extend(next(s, row + 1));
+                let chosen: Vec<_> = group.iter().map(Chosen::all).collect();
+                let coding = Coding::Copy(&group[0].version);
+                let model = &group[0].facts.model;
+                let settled = group.iter().all(|segment| segment.facts.settled);
+                let new = rewrite(index, manifest, journal, &chosen, &coding)?;
+                segments.extend(new.into_iter().map(|facts| SegmentFacts {
+                    model: model.clone(),
+                    settled,
+                    ..facts
+                }));
             }
-            manifest.segments = writers
-                .into_iter()
-                .filter(|writer| writer.rows() > 0)
-                .map(SegmentWriter::finish)
-                .collect::<Result<_>>()?;
+            manifest.segments = segments;
             Ok(())
         })
     }
@@ -264,18 +280,19 @@ impl IndexWriter {
         let folder = &index.folder;
         let mut manifest = index.manifest.clone();
         let done = work(index, &mut manifest, journal).and_then(|()| {
+            manifest.drop_unused_versions();
             manifest.generation += 1;
             let temporary = number(folder, &mut manifest.next_number)?;
             let temporary = format!("{temporary:06}.{}", manifest::NAME);
             // Opens the new index first, so that a manifest that cannot be opened is never written.
             let new = Index::with(folder, manifest.clone(), Some(index))?;
             // The old files go to the journal now. After the replacement no manifest lists them.
-            let kept = manifest.numbers();
-            let old = index
-                .segments
-                .iter()
-                .flat_map(|segment| segment.files_without(&kept, &index.layout));
-            journal.add(old.chain([temporary.clone()]))?;
+            let (kept, kept_files) = (manifest.numbers(), Kept::of(&manifest));
+            let old = index.segments.iter().flat_map(|segment| segment.files_without(&kept));
+            let models = index.versions.iter().map(|version| version.file());
+            let learner = index.manifest.learner.iter().map(|learner| learner.file());
+            let others = models.chain(learner).filter(|file| !kept_files.has(file));
+            journal.add(old.chain(others).chain([temporary.clone()]))?;
             disk::sync(folder)?;
             manifest.save(folder, &temporary)?;
             Ok(new)
@@ -284,8 +301,8 @@ impl IndexWriter {
             Ok(new) => {
                 self.index = new;
                 // Removes the old files. If one cannot be removed now, the next writer removes it.
-                let kept = self.index.manifest.numbers();
-                self.journal.clean(|name| keeps(&kept, name), false);
+                let kept = Kept::of(&self.index.manifest);
+                self.journal.clean(|name| kept.has(name), false);
                 Ok(())
             }
             Err(error) => {
@@ -302,13 +319,13 @@ impl IndexWriter {
         }
         match Manifest::load(&self.index.folder) {
             Ok(manifest) => {
-                let kept = manifest.numbers();
-                self.journal.clean(|name| keeps(&kept, name), false);
+                let kept = Kept::of(&manifest);
+                self.journal.clean(|name| kept.has(name), false);
             }
             // Before the first change there is no manifest. The journal stays, so that the files of an unfinished build
             // remain known.
             Err(_) if self.never_there() => {
-                self.journal.clean(|name| keeps(&BTreeSet::new(), name), true);
+                self.journal.clean(|name| name == MODEL, true);
             }
             Err(_) => {}
         }
@@ -330,24 +347,23 @@ impl Drop for IndexWriter {
     }
 }
 
-/// Whether a file belongs to the index: the model, and files with a number that the manifest lists.
-fn keeps(numbers: &BTreeSet<u64>, name: &str) -> bool {
-    name == MODEL || number_of(name).is_some_and(|number| numbers.contains(&number))
+/// The files that belong to the index: `model.frosh` if a version uses it, and files with a number that the manifest
+/// lists.
+struct Kept {
+    numbers: BTreeSet<u64>,
+    first_model: bool,
 }
 
-/// One row of a segment, for writing it to another segment.
-fn part<'a>(segment: &'a Segment, layout: &Layout, row: usize, ids: &'a [u64]) -> NewPart<'a> {
-    let cut = |bytes: &'a [u8], width: usize| &bytes[row * width..(row + 1) * width];
-    let arrays = &segment.arrays;
-    NewPart {
-        ids,
-        names: &[],
-        codes: arrays.codes.row(row),
-        factors: arrays.codes.factors.as_ref().map_or(&[], |f| cut(&f.data, f.bytes)),
-        vectors: match (&arrays.vectors, layout.vectors()) {
-            (Some(bytes), Some(form)) => cut(bytes, form.width()),
-            _ => &[],
-        },
+impl Kept {
+    fn of(manifest: &Manifest) -> Self {
+        Self { numbers: manifest.numbers(), first_model: manifest.has_first_model() }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        match name {
+            MODEL => self.first_model,
+            name => number_of(name).is_some_and(|number| self.numbers.contains(&number)),
+        }
     }
 }
 

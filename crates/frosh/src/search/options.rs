@@ -93,12 +93,25 @@ pub struct Search<'a> {
     pub(crate) filter: Option<&'a IdSet>,
     pub(crate) rerank: Option<usize>,
     pub(crate) scan_only: bool,
+    pub(crate) mix_versions: bool,
+    /// For each query, hits that are known from elsewhere. If there are k of them, rows that are not among the k best together
+    /// with them may be left out. Hamming searches ignore it.
+    pub(crate) known: Option<&'a [Vec<Hit>]>,
 }
 
 impl<'a> Search<'a> {
     /// Finds the `k` nearest rows for each query; none for k = 0.
     pub fn nearest(k: usize) -> Self {
-        Self { k, radius: None, ranking: None, filter: None, rerank: None, scan_only: false }
+        Self {
+            k,
+            radius: None,
+            ranking: None,
+            filter: None,
+            rerank: None,
+            scan_only: false,
+            mix_versions: false,
+            known: None,
+        }
     }
 
     /// Finds all rows whose code differs from the query's in at most `radius` bits.
@@ -140,6 +153,14 @@ impl<'a> Search<'a> {
     /// bytes a row for each 24 bits of a code. The hits are the same.
     pub fn scan_only(mut self) -> Self {
         self.scan_only = true;
+        self
+    }
+
+    /// Allows rankings other than [`Ranking::Estimated`] in an [`Index`](crate::Index) with several versions, without
+    /// re-ranking. Hamming and asymmetric distances of different models are not comparable: the hits of one model may hide
+    /// nearer rows of another. By default such a search is an error.
+    pub fn mix_versions(mut self) -> Self {
+        self.mix_versions = true;
         self
     }
 

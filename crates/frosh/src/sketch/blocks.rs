@@ -127,6 +127,9 @@ impl State<'_> {
         if self.directions.lacks_room_for(block.q) {
             self.directions.shrink(pool);
         }
+        if let Some(factor) = self.centering.factor() {
+            self.directions.decay(factor);
+        }
         block.close(&shift, |rows| self.directions.append(pool, rows));
         self.centering.close();
         part.reference = self.centering.next_reference();

@@ -25,11 +25,16 @@
 //! small after the subtraction; sums over sub-blocks are double precision. So an offset of 1e6 loses no digits, and
 //! the mean still changes after billions of rows.
 //!
+//! **Decay.** With a half-life, tau is the weight of the earlier rows after this block's decay ([`decay`](crate::sketch::decay)).
+//! The equations hold for any tau that is not negative.
+//!
 //! **Cost.** One addition a value; 20 bytes a dimension.
 
+use crate::sketch::decay::Decay;
+
 /// The coefficient c of the equation above.
-pub(crate) fn weight(before: u64, rows: u64) -> f64 {
-    let (tau, h) = (before as f64, rows as f64);
+pub(crate) fn weight(tau: f64, rows: u64) -> f64 {
+    let h = rows as f64;
     // 1 - sqrt(tau / (tau + h)), rearranged to avoid cancellation for tau >> h.
     let rest = h / (tau + h);
     rest / (1.0 + (tau / (tau + h)).sqrt()) / h
@@ -48,11 +53,14 @@ pub(crate) struct Centering {
     pub(crate) sum: Vec<f64>,
     /// Number of these rows.
     pub(crate) rows: u64,
+    /// Half-life and weight, if earlier rows count less.
+    pub(crate) decay: Option<Decay>,
 }
 
 impl Centering {
-    pub(crate) fn new(dim: usize) -> Self {
+    pub(crate) fn new(dim: usize, decay: Option<Decay>) -> Self {
         Self {
+            decay,
             before: 0,
             mean: vec![0.0; dim],
             reference: vec![0.0; dim],
@@ -63,7 +71,21 @@ impl Centering {
 
     /// Empty sums of one block with this reference.
     pub(crate) fn of_block(reference: Vec<f32>) -> Self {
-        Self { mean: Vec::new(), sum: vec![0.0; reference.len()], reference, before: 0, rows: 0 }
+        let sum = vec![0.0; reference.len()];
+        Self { mean: Vec::new(), sum, reference, before: 0, rows: 0, decay: None }
+    }
+
+    /// What remains of the weights of the earlier rows at the end of the current block; `None` without decay.
+    pub(crate) fn factor(&self) -> Option<f64> {
+        self.decay.map(|decay| decay.factor(self.rows))
+    }
+
+    /// tau: the weight of the earlier rows at the end of the current block. Without decay it is their number.
+    fn tau(&self) -> f64 {
+        match self.decay {
+            Some(decay) => decay.weight * decay.factor(self.rows),
+            None => self.before as f64,
+        }
     }
 
     /// Moves the sums of `block` here as those of the current block, and leaves `block` empty.
@@ -89,7 +111,7 @@ impl Centering {
         if self.rows == 0 {
             return vec![0.0; self.sum.len()];
         }
-        let c = weight(self.before, self.rows);
+        let c = weight(self.tau(), self.rows);
         let keep = 1.0 - c * self.rows as f64;
         let parts = self.mean.iter().zip(&self.reference).zip(&self.sum);
         parts
@@ -106,7 +128,14 @@ impl Centering {
         if self.rows == 0 {
             return;
         }
-        let (tau, total) = (self.before as f64, (self.before + self.rows) as f64);
+        let tau = self.tau();
+        let total = match &mut self.decay {
+            Some(decay) => {
+                decay.weight = tau + self.rows as f64;
+                decay.weight
+            }
+            None => (self.before + self.rows) as f64,
+        };
         let parts = self.mean.iter_mut().zip(&mut self.reference).zip(&mut self.sum);
         for ((mean, reference), sum) in parts {
             let base = f64::from(*reference);
@@ -156,7 +185,7 @@ mod tests {
         while at < rows.len() {
             let h = cuts.next().unwrap().min(rows.len() - at);
             let block = &rows[at..at + h];
-            let c = weight(at as u64, h as u64);
+            let c = weight(at as f64, h as u64);
             let s: Vec<f64> = (0..d).map(|k| block.iter().map(|r| r[k] - phi[k]).sum()).collect();
             out.extend(
                 block.iter().map(|r| (0..d).map(|k| r[k] - phi[k] - c * s[k]).collect::<Vec<_>>()),
@@ -189,16 +218,16 @@ mod tests {
 
     #[test]
     fn one_row_blocks_are_the_row_form() {
-        for tau in [1u64, 2, 10, 1_000_000_007] {
-            let want = (tau as f64 / (tau + 1) as f64).sqrt();
+        for tau in [1.0, 2.0, 10.0, 1_000_000_007.0, 0.125] {
+            let want = f64::sqrt(tau / (tau + 1.0));
             assert!((1.0 - weight(tau, 1) - want).abs() < 1e-15);
         }
-        assert_eq!(weight(0, 8), 1.0 / 8.0);
+        assert_eq!(weight(0.0, 8), 1.0 / 8.0);
     }
 
     #[test]
     fn the_mean_still_moves_after_billions_of_rows() {
-        let mut c = Centering::new(1);
+        let mut c = Centering::new(1, None);
         c.before = 4_000_000_000;
         c.mean[0] = 1.0;
         c.reference[0] = 1.0;
@@ -214,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_large_offset_costs_no_digits() {
-        let mut c = Centering::new(1);
+        let mut c = Centering::new(1, None);
         let rows: Vec<f32> = (0..4096).map(|i| 1e6 + ((i * 37) % 16) as f32 * 0.0625).collect();
         let mut emitted = Vec::new();
         for (b, block) in rows.chunks(64).enumerate() {

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::names::names;
 use crate::rows::Metric;
 use crate::sketch::compression::srht;
+use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::ShrinkIndex;
 use crate::sketch::reservoir;
 
@@ -69,6 +70,8 @@ pub struct Config {
     pub(crate) metric: Metric,
     pub(crate) reservoir_rows: usize,
     pub(crate) shrink_index: ShrinkIndex,
+    pub(crate) half_life: Option<u64>,
+    pub(crate) clock: u64,
 }
 
 /// Largest dimension. It keeps all size computations far from overflow.
@@ -96,6 +99,8 @@ impl Config {
             metric: Metric::default(),
             reservoir_rows: reservoir::DEFAULT_ROWS,
             shrink_index: ShrinkIndex::default(),
+            half_life: None,
+            clock: 0,
         }
     }
 
@@ -182,6 +187,51 @@ impl Config {
         self
     }
 
+    /// Makes older rows count less: a row that is `rows` rows old counts half as much as a new one, in the mean, the sketch,
+    /// the certificate and the sample. Off by default. From 1 to 2^62; sketches of different half-lives do not merge.
+    ///
+    /// Use it if only recent rows are searched. A model of decayed rows is worse for a collection that keeps all rows. Weights
+    /// change where a block ends, so blocks have at most an eighth of the half-life, unless
+    /// [`block_rows`](Config::block_rows) is set or the blocks would be shorter than half the sketch rows. The sample follows
+    /// the weights if the half-life is well above [`reservoir_rows`](Config::reservoir_rows).
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketcher};
+    /// let mut sketcher = Sketcher::new(Config::new(1).sketch_rows(2).half_life(100))?;
+    /// sketcher.push(Rows::new(&vec![0.0f32; 1000], 1)?)?;
+    /// sketcher.push(Rows::new(&vec![1.0f32; 100], 1)?)?; // the last 100 rows count as much as all before
+    /// let sketch = sketcher.finish();
+    /// assert!((sketch.mean()[0] - 0.5).abs() < 0.02);
+    /// assert!((sketch.weight() - 100.0 / 2f64.ln()).abs() < 5.0);
+    /// assert_eq!(sketch.rows(), 1100);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn half_life(mut self, rows: u64) -> Self {
+        self.half_life = Some(rows);
+        self
+    }
+
+    /// Sets the clock of the first row, in rows: 0 by default. It needs a half-life. A stream that continues another one
+    /// begins with the [clock](crate::Sketch::clock) of that one, so that a merge of both knows which rows are older.
+    ///
+    /// ```
+    /// use frosh::{Config, Rows, Sketch, Sketcher};
+    /// let config = Config::new(1).sketch_rows(2).half_life(500);
+    /// let mut monday = Sketcher::new(config.clone().worker(1))?;
+    /// monday.push(Rows::new(&vec![0.0f32; 1000], 1)?)?;
+    /// let monday = monday.finish();
+    /// let mut tuesday = Sketcher::new(config.worker(2).clock(monday.clock()))?;
+    /// tuesday.push(Rows::new(&vec![1.0f32; 1000], 1)?)?;
+    /// // Tuesday's rows are 1,000 rows, two half-lives, newer: they count four times as much.
+    /// let both = Sketch::merge([&monday, &tuesday.finish()])?;
+    /// assert!((both.mean()[0] - 0.8).abs() < 1e-6);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn clock(mut self, rows: u64) -> Self {
+        self.clock = rows;
+        self
+    }
+
     /// The paper's block size: the power of two nearest to 4d on a logarithmic scale.
     pub fn paper_block_rows(dim: usize) -> usize {
         let target = 4.0 * dim.max(1) as f64;
@@ -211,7 +261,13 @@ impl Config {
         let balance =
             1.5 * (self.sketch_rows * self.sketch_rows) as f64 / (f64::from(p.ilog2()) + 2.0);
         let balanced = (balance.ceil() as usize).next_power_of_two();
-        Ok(Self::paper_block_rows(self.dim).min(balanced).max(2 * p))
+        let m = Self::paper_block_rows(self.dim).min(balanced).max(2 * p);
+        Ok(match self.half_life {
+            // All rows of a block have the same weight, and few blocks count. So blocks are short compared with the half-life:
+            // the error of compression is at most that of 23 equal blocks.
+            Some(rows) => m.min(power_of_two(rows / 8)).max(least),
+            None => m,
+        })
     }
 
     fn check_sizes(&self) -> Result<()> {
@@ -223,8 +279,13 @@ impl Config {
             let why = format!("it must be even, from 2 to {MAX_SKETCH_ROWS}");
             return Err(Error::setting("sketch_rows", l, why));
         }
-        Ok(())
+        Decay::check(self.half_life, self.clock)
     }
+}
+
+/// The largest power of two that is at most `rows`; 1 for 0.
+fn power_of_two(rows: u64) -> usize {
+    1 << rows.max(1).ilog2().min(30)
 }
 
 #[cfg(test)]
@@ -245,6 +306,10 @@ mod tests {
         assert_eq!(m(960, 128), 4096);
         assert_eq!(m(960, 256), 4096);
         assert_eq!(m(8, 16), 32);
+        let m = |half_life| {
+            Config::new(960).sketch_rows(128).half_life(half_life).resolved_block_rows().unwrap()
+        };
+        assert_eq!([1, 1000, 10_000, 40_000, 1 << 62].map(m), [64, 64, 1024, 4096, 4096]);
     }
 
     #[test]

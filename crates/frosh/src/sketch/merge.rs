@@ -4,6 +4,7 @@ use super::{MAX_ROWS, Method, Sketch};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 impl Sketch {
@@ -11,9 +12,12 @@ impl Sketch {
     ///
     /// Takes O(d l^2) time for each sketch after the first. Merges can be nested in any order.
     ///
+    /// Sketches with a half-life are first brought to the latest of their [clocks](Sketch::clock): the rows of a sketch whose
+    /// clock is H rows behind count half.
+    ///
     /// # Errors
     ///
-    /// [`Error::Empty`] without sketches. [`Error::Merge`] if dimension, metric or shrink index differ, or if LSH sketches are
+    /// [`Error::Empty`] without sketches. [`Error::Merge`] if dimension, metric, shrink index or half-life differ, or if LSH sketches are
     /// mixed with others. [`Error::Setting`] if the row counts sum to more than 2^62.
     ///
     /// ```
@@ -46,18 +50,36 @@ impl Sketch {
             return Err(Error::setting("sketches", parts.len(), why));
         }
         let capacity = parts.iter().map(|p| p.sketch_rows()).min().unwrap_or(2);
+        // An empty sketch has nothing that could be newer than the rows of the others.
+        let clock = parts.iter().filter(|part| part.rows > 0).map(|part| part.clock()).max();
+        let clock = clock.unwrap_or_else(|| first.clock());
         let mut merged = (*first).clone();
         if capacity < first.sketch_rows() {
             merged.directions =
                 FrequentDirections::new(first.dim, capacity, first.directions.index());
-            merged.insert(pool, first);
+            merged.insert(pool, first, 1.0);
+        }
+        if let Some(decay) = &mut merged.decay {
+            let factor = first.factor_at(clock);
+            merged.directions.decay(factor);
+            (decay.clock, decay.weight) = (clock, decay.weight * factor);
         }
         for other in others {
+            let factor = other.factor_at(clock);
+            let weight = other.weight() * factor;
             if merged.rows > 0 && other.rows > 0 {
-                merged.step_between_means(pool, other);
+                merged.step_between_means(pool, other, weight);
             }
-            merged.insert(pool, other);
-            let share = other.rows as f64 / (merged.rows + other.rows).max(1) as f64;
+            merged.insert(pool, other, factor);
+            let total = match &mut merged.decay {
+                Some(decay) => {
+                    decay.weight += weight;
+                    // Both may have no weight left, or no rows.
+                    decay.weight.max(f64::MIN_POSITIVE)
+                }
+                None => (merged.rows + other.rows).max(1) as f64,
+            };
+            let share = weight / total;
             for (phi, mu) in merged.mean.iter_mut().zip(&other.mean) {
                 *phi += share * (mu - *phi);
             }
@@ -85,18 +107,25 @@ impl Sketch {
         by_number.then_with(means).then_with(|| self.to_bytes().cmp(&other.to_bytes()))
     }
 
-    /// Inserts the sketched rows of another sketch, and adds its certificate.
-    fn insert(&mut self, pool: &Pool, other: &Sketch) {
-        let live = other.directions.live();
+    /// Inserts the sketched rows of another sketch, whose weights are multiplied by `factor`, and adds its certificate.
+    fn insert(&mut self, pool: &Pool, other: &Sketch, factor: f64) {
+        let mut directions = Cow::Borrowed(&other.directions);
+        if factor < 1.0 {
+            directions.to_mut().decay(factor);
+        }
+        let live = directions.live();
         self.directions.append(pool, live);
         let kept: f64 = live.chunks_exact(self.dim).map(square_norm).sum();
-        let lost = (other.directions.inserted() - kept).max(0.0);
-        self.directions.inherit(other.directions.removed(), lost);
+        let lost = (directions.inserted() - kept).max(0.0);
+        self.directions.inherit(directions.removed(), lost);
     }
 
-    /// Inserts the row of Algorithm 3 for the difference of the two means.
-    fn step_between_means(&mut self, pool: &Pool, other: &Sketch) {
-        let (tau, n) = (self.rows as f64, other.rows as f64);
+    /// Inserts the row of Algorithm 3 for the difference of the two means. `n` is the weight of the other sketch.
+    fn step_between_means(&mut self, pool: &Pool, other: &Sketch, n: f64) {
+        let tau = self.weight();
+        if tau + n == 0.0 {
+            return;
+        }
         let scale = (tau * n / (tau + n)).sqrt();
         let pairs = other.mean.iter().zip(&self.mean);
         let step: Vec<f32> = pairs.map(|(mu, phi)| (scale * (mu - phi)) as f32).collect();
@@ -118,6 +147,8 @@ impl Sketch {
         differ("the dimension", &self.dim, &other.dim)?;
         differ("the metric", &self.metric, &other.metric)?;
         differ("the shrink index", &self.directions.index(), &other.directions.index())?;
+        let half_life = |s: &Sketch| s.half_life().map_or("none".into(), |rows| rows.to_string());
+        differ("the half-life", &half_life(self), &half_life(other))?;
         // FROSH and OSH both sketch the scatter; LSH learns no directions.
         let learns = |s: &Sketch| if s.method == Method::Lsh { "lsh" } else { "frosh or osh" };
         differ("the method", &learns(self), &learns(other))

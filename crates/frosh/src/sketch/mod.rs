@@ -16,7 +16,8 @@
 //! | `compression/` | SRHT (`srht.rs`) or sparse embedding (`sparse_embedding.rs`) of a block; block sizes | Algorithm 2, section 3.3 |
 //! | `frequent_directions/` | the buffer B and its shrink | Algorithm 2 |
 //! | `blocks.rs` | two blocks compressed in parallel | |
-//! | `reservoir.rs` | a uniform sample of rows | |
+//! | `decay.rs` | weights that fall with the age of a row | |
+//! | `reservoir.rs` | a sample of rows, uniform unless there is decay | |
 //! | `mod.rs` | [`Sketch`], merging, principal directions | Algorithm 3 |
 //! | `serialization.rs` | file contents | |
 //!
@@ -75,6 +76,7 @@ mod blocks;
 pub(crate) mod centering;
 pub(crate) mod compression;
 pub(crate) mod config;
+pub(crate) mod decay;
 pub(crate) mod frequent_directions;
 mod merge;
 pub(crate) mod reservoir;
@@ -88,6 +90,7 @@ use crate::linalg;
 use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
 use crate::rows::Metric;
+use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
 use crate::sketch::reservoir::Reservoir;
 use faer::linalg::matmul::matmul;
@@ -133,6 +136,8 @@ pub struct Sketch {
     pub(crate) left_out: u64,
     /// Whether any rows went through the compression stage.
     pub(crate) compressed: bool,
+    /// Half-life, clock and weight, if older rows count less.
+    pub(crate) decay: Option<Decay>,
     pub(crate) mean: Vec<f64>,
     pub(crate) directions: FrequentDirections,
     pub(crate) reservoir: Reservoir,
@@ -141,7 +146,7 @@ pub struct Sketch {
 /// A bound on the error of a sketch, which holds for every input.
 ///
 /// Let A be the rows that were inserted into frequent directions, after centring and compression, and B
-/// the sketch. Then 0 <= A'A - B'B <= `removed` * I, up to rounding of about 1e-7 times the root of the number of shrinks.
+/// the sketch. Then 0 <= A'A - B'B <= `removed` * I. With a half-life, A are the rows times the roots of their weights. This holds up to rounding of about 1e-7 times the root of the number of shrinks.
 ///
 /// ```
 /// use frosh::{Config, Method, Rows, Sketcher};
@@ -404,7 +409,7 @@ impl Sketch {
 }
 
 /// The products of rows with the columns of `w`, row after row.
-fn products(w: MatRef<'_, f32>, rows: &[f32]) -> Vec<f32> {
+pub(crate) fn products(w: MatRef<'_, f32>, rows: &[f32]) -> Vec<f32> {
     let (dim, r) = w.shape();
     let n = rows.len() / dim;
     let mut products = vec![0f32; n * r];

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::sketch::Sketch;
 use crate::sketch::config::{Config, MAX_SKETCH_ROWS, Method};
+use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::sketch::reservoir::{self, Reservoir};
 use crate::sketch::sketcher::Sketcher;
@@ -83,6 +84,7 @@ impl Saved for Sketch {
         if self.compressed != compresses(self.method) {
             file.fact("compressed", self.compressed);
         }
+        Decay::write(self.decay, file);
         file.u64s("workers", &self.workers);
         file.f64s("mean", &[self.dim], &self.mean);
         write_directions(file, self.dim, &self.directions);
@@ -92,13 +94,15 @@ impl Saved for Sketch {
     fn read(file: &Reader<'_>) -> Result<Self> {
         let dim = read_dim(file)?;
         let method: Method = file.fact("method")?;
+        let rows = read_rows(file)?;
         Ok(Self {
             dim,
             method,
+            decay: Decay::read(file, rows)?,
             metric: file.fact("metric")?,
             seed: file.fact("seed")?,
             block_rows: file.fact("block_rows")?,
-            rows: read_rows(file)?,
+            rows,
             left_out: file.optional("left_out").map_or(Ok(0), |_| file.fact("left_out"))?,
             compressed: match file.optional("compressed") {
                 Some(_) => file.fact("compressed")?,
@@ -129,6 +133,7 @@ impl Saved for Sketcher {
         file.fact("config_reservoir_rows", config.reservoir_rows);
         file.fact("block_rows", config.block_rows.unwrap_or(0));
         file.fact("rows", self.rows);
+        Decay::write(self.centering.decay, file);
         if !self.note.is_empty() {
             file.fact("note", &self.note);
         }
@@ -165,6 +170,10 @@ impl Saved for Sketcher {
         if file.optional("worker_from_rows").is_some() {
             config = config.worker_from_rows();
         }
+        let decay = Decay::read(file, file.fact("rows_before_block")?)?;
+        if let Some(decay) = decay {
+            config = config.half_life(decay.half_life).clock(decay.clock);
+        }
         let directions = read_directions(file, dim)?;
         config = config.shrink_index(directions.index());
         let mut sketcher = Sketcher::new(config)?;
@@ -178,6 +187,7 @@ impl Saved for Sketcher {
         sketcher.reservoir = reservoir;
         sketcher.rows = read_rows(file)?;
         sketcher.note = file.optional("note").unwrap_or_default().to_owned();
+        sketcher.centering.decay = decay;
         sketcher.centering.before = file.fact("rows_before_block")?;
         sketcher.centering.rows = file.fact("rows_in_block")?;
         sketcher.centering.mean = file.f64s("mean", &[Some(dim)])?;

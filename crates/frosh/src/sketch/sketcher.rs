@@ -23,6 +23,7 @@ use crate::sketch::blocks;
 use crate::sketch::centering::Centering;
 use crate::sketch::compression::{Block, Kind};
 use crate::sketch::config::{Config, Method};
+use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::FrequentDirections;
 use crate::sketch::reservoir::{self, Reservoir};
 use xxhash_rust::xxh3::Xxh3;
@@ -104,8 +105,9 @@ impl Sketcher {
             if config.block_rows.is_none() { block.growing() } else { block }
         });
         let capacity = if config.method == Method::Lsh { 2 } else { l };
+        let decay = config.half_life.map(|rows| Decay::new(rows, config.clock));
         Ok(Self {
-            centering: Centering::new(dim),
+            centering: Centering::new(dim, decay),
             block,
             directions: FrequentDirections::new(dim, capacity, config.shrink_index),
             buffer: Vec::new(),
@@ -136,6 +138,11 @@ impl Sketcher {
     /// Rows m of the largest compressed block; the first blocks may be smaller.
     pub fn block_rows(&self) -> usize {
         self.config.block_rows.unwrap_or(0)
+    }
+
+    /// The half-life in rows, if there is one.
+    pub fn half_life(&self) -> Option<u64> {
+        self.config.half_life
     }
 
     /// A text of the caller that is saved with the state, for example the position in the input.
@@ -259,6 +266,10 @@ impl Sketcher {
             rows: self.rows,
             left_out: 0,
             compressed: self.block.is_some_and(|block| block.trial > 0),
+            decay: self
+                .centering
+                .decay
+                .map(|decay| Decay { clock: decay.clock.saturating_add(self.rows), ..decay }),
             mean: self.centering.mean,
             directions: self.directions,
             reservoir: self.reservoir,
@@ -420,11 +431,19 @@ impl Sketcher {
     /// Appends the compressed rows to the sketch, and starts the next block.
     fn end_block(&mut self) {
         let shift = self.centering.shift();
+        self.decay();
         let Self { block, directions, pool, .. } = self;
         if let Some(block) = block {
             block.close(&shift, |rows| directions.append(pool, rows));
         }
         self.begin_block();
+    }
+
+    /// Reduces the weights of the rows before the current block.
+    fn decay(&mut self) {
+        if let Some(factor) = self.centering.factor() {
+            self.directions.decay(factor);
+        }
     }
 
     /// Adds the rows of the block to the mean, and starts the next block.
@@ -444,6 +463,7 @@ impl Sketcher {
         self.centering.rows += (values.len() / dim) as u64;
         if self.config.method != Method::Lsh {
             let shift = self.centering.shift();
+            self.decay();
             self.directions.append_minus(&self.pool, values, &[&reference, &shift]);
         }
         self.begin_block();
@@ -517,7 +537,11 @@ impl Sketcher {
     fn sample<T: Element>(&mut self, first: u64, batch: &Rows<'_, T>) {
         let (seed, worker, metric) = (self.config.seed, self.config.worker, self.config.metric);
         let origin = std::mem::take(&mut self.reservoir.origin);
-        let keys = (first..self.rows).map(|number| priority(seed, worker, number));
+        let decay = self.centering.decay;
+        let keys = (first..self.rows).map(|number| {
+            let hash = priority(seed, worker, number);
+            decay.map_or(hash, |decay| decay.key(hash, number))
+        });
         self.reservoir.offer(keys, |i, row| {
             // Cannot fail: every offered row was checked before.
             let _ = rows::load(batch.row(i), i, metric, &origin, row);

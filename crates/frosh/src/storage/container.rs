@@ -21,8 +21,10 @@ use std::path::Path;
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3;
 
-/// The version that is written, and the newest that can be read.
+/// The version that is written, unless the content needs a newer one.
 const VERSION: u32 = 1;
+/// The newest version that can be read.
+const NEWEST_VERSION: u32 = 2;
 /// The longest header that is read; the limit of safetensors.
 const MAX_HEADER: u64 = 100_000_000;
 
@@ -41,6 +43,8 @@ pub(crate) trait Saved: Sized {
 pub(crate) struct Writer<'a> {
     facts: Facts,
     tensors: Vec<Tensor<'a>>,
+    /// The version that a reader must know, if it is not [`VERSION`].
+    version: Option<u32>,
 }
 
 /// Name, type, shape, bytes.
@@ -58,6 +62,11 @@ pub(crate) fn little_endian<T: bytemuck::Pod>(values: &[T]) -> Cow<'_, [u8]> {
 impl<'a> Writer<'a> {
     pub(crate) fn fact(&mut self, name: &'static str, value: impl Display) {
         self.facts.insert(name, value.to_string());
+    }
+
+    /// Notes that readers of earlier versions would misunderstand the file.
+    pub(crate) fn require_version(&mut self, version: u32) {
+        self.version = Some(version);
     }
 
     fn tensor<T: bytemuck::Pod>(
@@ -95,7 +104,10 @@ impl<'a> Writer<'a> {
 
     /// The pieces of the file in order: the header, and each tensor.
     fn finish(self, format: &str) -> Vec<Cow<'a, [u8]>> {
-        let facts = with_format(self.facts, format);
+        let mut facts = with_format(self.facts, format);
+        if let Some(version) = self.version {
+            facts.insert("version", version.to_string());
+        }
         let mut sum = Checksum::new(&facts);
         self.tensors.iter().for_each(|tensor| sum.update(&tensor.3));
         let shapes: Vec<Shape> =
@@ -193,11 +205,11 @@ impl<'a> Reader<'a> {
         }
         let version = facts.get("version").and_then(|v| v.parse::<u32>().ok());
         match version {
-            Some(1..=VERSION) => {}
-            Some(later) if later > VERSION => {
+            Some(1..=NEWEST_VERSION) => {}
+            Some(later) if later > NEWEST_VERSION => {
                 return Err(Error::file(format!(
                     "is of version {later} of {format:?}, and this frosh reads up to version \
-                     {VERSION}: use a newer frosh"
+                     {NEWEST_VERSION}: use a newer frosh"
                 )));
             }
             _ => return Err(Error::file("has no valid version: it is damaged")),

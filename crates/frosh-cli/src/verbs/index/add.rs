@@ -1,17 +1,21 @@
 //! `frosh index build` and `frosh index add`: vectors into an index.
 
 use super::ids::{AddWithIds, IdArgs, type_of};
+use super::learner::{LearnArgs, Learner};
 use super::{check_outside, done, report};
 use crate::args::{Common, Reading, names};
 use crate::choice;
 use crate::kinds;
+use crate::output::count;
 use crate::progress::Progress;
+use crate::signals::{self, Interrupted};
 use crate::skipping::Skipping;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Index, IndexWriter, StoredVectors};
 use frosh_io::{IdType, Options, Vectors};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -57,7 +61,12 @@ pub(super) struct Build {
   frosh index add index/ more.npy                   numbered on from the last id
   frosh index add index/ more.parquet --id-column id
   frosh index add index/ more.npy --ids ids.txt
-  frosh index add index/ changed.npy --ids ids.txt --replace")]
+  frosh index add index/ changed.npy --ids ids.txt --replace
+  produce | frosh index add index/ - --learn --refresh auto
+
+With --learn, rows are added every --commit-every rows, together with the state of a sketch of all rows. After a crash the
+index has the rows of the last commit, and `frosh index info` tells how many of the stream these are: continue the stream
+there, or give all of it again with --resume. Ctrl-C commits what was read.")]
 pub(super) struct Add {
     /// The index
     #[arg(value_name = "INDEX")]
@@ -65,6 +74,8 @@ pub(super) struct Add {
     /// Rows whose id is there take the place of those that have it; otherwise that is an error
     #[arg(long, requires = "own_ids")]
     replace: bool,
+    #[command(flatten)]
+    learning: LearnArgs,
     #[command(flatten)]
     input: Input,
 }
@@ -102,7 +113,7 @@ impl Build {
             );
         }
         let writer = IndexWriter::create(&self.output, &model, factors, self.vectors)?;
-        self.input.run(common, &self.output, writer, &vectors, false)
+        self.input.run(common, &self.output, writer, &vectors, false, None)
     }
 }
 
@@ -115,7 +126,10 @@ impl Add {
         check_outside(&self.index, self.input.files(&vectors))?;
         let writer = IndexWriter::open(&self.index)?;
         check_dim(writer.index().model(), &self.index, &vectors)?;
-        self.input.run(common, &self.index, writer, &vectors, self.replace)
+        let learning = &self.learning;
+        let learner = Learner::start(learning, &writer, &self.index, common.json, common.quiet)?;
+        let learner = learner.map(|learner| (learner, learning.resume));
+        self.input.run(common, &self.index, writer, &vectors, self.replace, learner)
     }
 }
 
@@ -144,6 +158,7 @@ impl Input {
         mut writer: IndexWriter,
         vectors: &Vectors,
         replace: bool,
+        learner: Option<(Learner<'_>, bool)>,
     ) -> Result<()> {
         let start = Instant::now();
         let rule = self.ids.rule(type_of(writer.index()));
@@ -151,36 +166,84 @@ impl Input {
         let inputs = vectors.files().iter().map(|file| &*file.path);
         let mut skipped =
             self.skipping.start(inputs.chain(self.ids.ids.iter().map(|path| &**path)))?;
+        let resume_at = learner.as_ref().filter(|(_, resume)| *resume).map(|(l, _)| l.taken());
+        let mut learner = learner.map(|(learner, _)| learner);
+        if let Some(learner) = &mut learner {
+            // A run that was killed may have left this undone.
+            learner.tend(&mut writer)?;
+        }
         let mut new = writer.add().replace(replace);
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
-        let mut batches = vectors.batches();
+        progress.start_at(resume_at.unwrap_or(0));
+        let mut batches = vectors.batches_from(resume_at.unwrap_or(0));
         // Rows that were added, and all rows that were passed.
-        let (mut added, mut passed) = (0u64, 0u64);
-        while let Some(batch) = batches.next()? {
-            for (rows, first) in batch.runs() {
-                let skipped_before = first - passed;
-                passed = first + rows.len() as u64;
-                // Ids of the batch are those of its rows; ids of files are those of all rows.
-                let (ids, range) = match (batch.ids(), &ids) {
-                    (Some(ids), _) => (ids, rows.clone()),
-                    (None, Some(ids)) => (ids, first as usize..passed as usize),
-                    (None, None) => {
-                        new.skip_numbers(skipped_before);
-                        batch.feed_range(rows, &mut new)?;
-                        continue;
-                    }
-                };
-                if range.end > ids.len() {
-                    let name = self.ids.ids[0].display();
-                    bail!("{name}: {} ids, but the data has more rows", ids.len());
+        let (mut added, mut passed) = (0u64, None);
+        let interrupt = learner.as_ref().map(|_| signals::finish_on_interrupt());
+        loop {
+            let (clock, late) = (Instant::now(), Cell::new(false));
+            let stop = || {
+                late.set(learner.as_ref().is_some_and(Learner::is_late));
+                late.get() || interrupt.as_ref().is_some_and(|interrupt| interrupt.is_due(clock))
+            };
+            let Some(batch) = batches.next_unless(stop)? else {
+                let Some(learner) = learner.as_mut().filter(|_| late.get()) else { break };
+                // The stream pauses: what came so far need not wait.
+                let committed = learner.commit(new);
+                committed.map_err(|error| self.ids.duplicate(error, ids.as_ref(), vectors))?;
+                learner.tend(&mut writer)?;
+                new = writer.add().replace(replace);
+                continue;
+            };
+            for (run, first) in batch.runs() {
+                let before = passed.unwrap_or(if resume_at.is_some() { first } else { 0 });
+                if ids.is_none() && batch.ids().is_none() {
+                    new.skip_numbers(first - before);
                 }
-                batch.feed_range(rows, AddWithIds { new: &mut new, ids, range })?;
+                passed = Some(first + run.len() as u64);
+                let mut from = run.start;
+                while from < run.end {
+                    let room = learner.as_ref().map_or(usize::MAX, Learner::room);
+                    let rows = from..run.end.min(from.saturating_add(room));
+                    let number = first as usize + (from - run.start);
+                    from = rows.end;
+                    // Ids of the batch are those of its rows; ids of files are those of all rows.
+                    let of_rows = match (batch.ids(), &ids) {
+                        (Some(ids), _) => Some((ids, rows.clone())),
+                        (None, Some(ids)) => Some((ids, number..number + rows.len())),
+                        (None, None) => None,
+                    };
+                    match of_rows {
+                        None => batch.feed_range(rows.clone(), &mut new)?,
+                        Some((ids, range)) if range.end > ids.len() => {
+                            let name = self.ids.ids[0].display();
+                            bail!("{name}: {} ids, but the data has more rows", ids.len());
+                        }
+                        Some((ids, range)) => {
+                            let with_ids = AddWithIds { new: &mut new, ids, range };
+                            batch.feed_range(rows.clone(), with_ids)?;
+                        }
+                    }
+                    let Some(learner) = &mut learner else { continue };
+                    batch.feed_range(rows.clone(), &mut learner.sketcher)?;
+                    learner.add(rows.len());
+                    if learner.is_full() {
+                        let committed = learner.commit(new);
+                        committed
+                            .map_err(|error| self.ids.duplicate(error, ids.as_ref(), vectors))?;
+                        learner.tend(&mut writer)?;
+                        new = writer.add().replace(replace);
+                    }
+                }
             }
             added += batch.len() as u64;
             progress.add(batch.len());
             skipped.add(&batches.take_left_out())?;
         }
+        let interrupted = interrupt.as_ref().is_some_and(|interrupt| interrupt.came());
+        // From here on an interrupt stops the program at once.
+        drop(interrupt);
+        let mut passed = passed.unwrap_or(0);
         drop(progress);
         skipped.add(&batches.take_left_out())?;
         if skipped.end() > passed {
@@ -189,24 +252,37 @@ impl Input {
             }
             passed = skipped.end();
         }
-        if let Some(ids) = ids.as_ref().filter(|ids| ids.len() as u64 != passed) {
+        if let Some(ids) = ids.as_ref().filter(|ids| ids.len() as u64 != passed && !interrupted) {
             let name = self.ids.ids[0].display();
             bail!(
                 "{name}: {} ids, but the data has {passed} rows: give one id for each row",
                 ids.len()
             );
         }
-        if added == 0 {
+        if added == 0 && learner.is_none() {
             bail!("there are no rows to add: the data is empty, or every row was left out");
         }
         // Before the change counts: after it nothing is an error.
         let left_out = skipped.finish()?;
-        let replaced = new.commit();
+        let replaced = match &mut learner {
+            Some(learner) => learner.commit(new).map(|()| learner.replaced),
+            None => new.commit(),
+        };
         let replaced =
             replaced.map_err(|error| self.ids.duplicate(error, ids.as_ref(), vectors))?;
+        if let Some(learner) = &mut learner {
+            learner.tend(&mut writer)?;
+        }
         let told =
             report(common, path, writer.index(), added, replaced, &left_out, start.elapsed());
         done(told);
+        if interrupted {
+            bail!(Interrupted(format!(
+                "interrupted: the {} rows read until then were added to {}",
+                count(added),
+                path.display()
+            )));
+        }
         Ok(())
     }
 }

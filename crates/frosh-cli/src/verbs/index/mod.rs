@@ -2,6 +2,8 @@
 
 mod add;
 mod ids;
+mod learner;
+mod refresh;
 mod search;
 
 use crate::args::Common;
@@ -9,7 +11,7 @@ use crate::output::{count, print, print_json, size};
 use crate::skipping::LeftOut;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use frosh::{Index, IndexWriter};
+use frosh::{Index, IndexVersion, IndexWriter};
 use frosh_io::Ids;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use std::time::Duration;
   frosh index add index/ more.parquet --id-column id
   frosh index remove index/ --ids 17,4711
   frosh index search index/ --queries q.npy -k 10 --json
+  frosh index refresh index/ --rows vectors.npy      a new model, if one is due
   frosh index compact index/
 
 Any number of searches may run while one command changes the index; they see it as it was when they began.
@@ -42,6 +45,8 @@ enum Verb {
     Remove(Remove),
     /// Find the nearest rows for query vectors
     Search(search::IndexSearch),
+    /// Make a new version of the model, if the data has changed
+    Refresh(refresh::Refresh),
     /// Make one part of many, and free the space of removed rows
     Compact(Compact),
     /// Tell what is in an index
@@ -55,6 +60,7 @@ impl IndexVerbs {
             Verb::Add(verb) => verb.run(common),
             Verb::Remove(verb) => verb.run(common),
             Verb::Search(verb) => verb.run(common),
+            Verb::Refresh(verb) => verb.run(common),
             Verb::Compact(verb) => verb.run(common),
             Verb::Info(verb) => verb.run(common),
         }
@@ -135,44 +141,82 @@ impl Remove {
     }
 }
 
-/// Make one part of many, and free the space of removed rows. Ids and answers stay the same.
+/// Make one part of many, and free the space of removed rows. Ids stay the same, and so do answers unless versions are
+/// folded.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  frosh index compact index/")]
+  frosh index compact index/
+  frosh index compact index/ --versions 3
+
+An index with several versions of the model keeps a part for each of them, and one for the rows since the last one.
+Where there are more versions than --versions, the newest model encodes the rows of the worst ones again, from stored
+vectors or from --source. Without them the versions stay.")]
 struct Compact {
     /// The index
     #[arg(value_name = "INDEX")]
     index: PathBuf,
+    /// Versions of the model to keep
+    #[arg(long, default_value_t = 10, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    versions: u32,
+    #[command(flatten)]
+    source: refresh::Source,
+    #[command(flatten)]
+    reading: crate::args::Reading,
 }
 
 impl Compact {
     fn run(&self, common: &Common) -> Result<()> {
         crate::kinds::check_index(&self.index)?;
+        let source = self.source.open(&Index::open(&self.index)?, &self.reading, &self.index)?;
         let mut writer = IndexWriter::open(&self.index)?;
         let before = (writer.index().segments(), writer.index().removed());
-        writer.compact()?;
-        done(self.report(common, writer.index(), before));
+        let (stored, given) = (writer.index().vectors().is_some(), source.is_some());
+        let fold = writer.fold(self.versions as usize);
+        let encoded = if fold.rows() > 0 && (stored || given) {
+            self.source.finish(fold, source, common)?
+        } else {
+            0
+        };
+        writer.compact_to(self.versions as usize)?;
+        done(self.report(common, writer.index(), before, encoded));
         Ok(())
     }
 
-    fn report(&self, common: &Common, index: &Index, before: (usize, u64)) -> Result<()> {
+    fn report(
+        &self,
+        common: &Common,
+        index: &Index,
+        before: (usize, u64),
+        encoded: u64,
+    ) -> Result<()> {
+        let versions = index.versions().len();
         if common.json {
             return print_json(&json!({
                 "rows": index.len(), "parts_before": before.0, "removed_before": before.1,
-                "parts": index.segments(),
+                "parts": index.segments(), "versions": versions, "encoded": encoded,
             }));
         }
         if common.quiet {
             return Ok(());
         }
-        print(&format!(
+        let mut text = format!(
             "{}: {} rows, {} parts before and {} now, space of {} removed rows freed\n",
             self.index.display(),
             count(index.len()),
             before.0,
             index.segments(),
             count(before.1)
-        ))
+        );
+        if encoded > 0 {
+            text += &format!("{} rows of old versions encoded again\n", count(encoded));
+        }
+        if versions > self.versions as usize {
+            text += &format!(
+                "{versions} versions of the model stay: give the vectors of their rows (--source) to fold them\n"
+            );
+        }
+        print(&text)
     }
 }
 
@@ -225,6 +269,11 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
         ("dim", hasher.dim().to_string()),
         ("metric", hasher.metric().to_string()),
         ("model", hasher.id().to_string()),
+        ("versions", versions_text(&index)),
+        (
+            "learned from",
+            index.learned_rows().map_or(String::new(), |n| format!("{} rows", count(n))),
+        ),
         ("other files", others_text(&others)),
     ] {
         if value.is_empty() {
@@ -239,6 +288,40 @@ pub(crate) fn tell(path: &Path, check: bool, common: &Common) -> Result<()> {
         text += "\nSearches are faster after `frosh index compact`.\n";
     }
     print(&text)
+}
+
+/// The versions of an index with their rows, oldest first; empty if there is one.
+fn versions_text(index: &Index) -> String {
+    let versions = index.versions();
+    if versions.len() < 2 {
+        return String::new();
+    }
+    let line = |version: &IndexVersion<'_>| {
+        let mut text = format!("{} {} rows", version.model.id(), count(version.rows));
+        if version.rows_since > 0 {
+            text += &format!(", {} of them since it was made", count(version.rows_since));
+        }
+        if let Some(map) = version.sample_map {
+            text += &format!(", MAP {map:.3} on the sample");
+        }
+        text
+    };
+    let lines: Vec<String> = versions.iter().map(line).collect();
+    lines.join(&format!("\n{:22}", ""))
+}
+
+/// What `--json` tells of the versions.
+fn versions(index: &Index) -> Value {
+    let version = |version: &IndexVersion<'_>| {
+        json!({
+            "model": version.model.id().to_string(),
+            "bits": version.model.bits(),
+            "rows": version.rows,
+            "rows_since": version.rows_since,
+            "sample_map": version.sample_map,
+        })
+    };
+    index.versions().iter().map(version).collect()
 }
 
 /// What the ids of an index are.
@@ -268,6 +351,8 @@ fn facts(index: &Index) -> Value {
         "dim": index.model().dim(),
         "metric": index.model().metric().as_str(),
         "model": index.model().id().to_string(),
+        "versions": versions(index),
+        "learned_rows": index.learned_rows(),
         "bytes_per_row": index.bytes_per_row(),
         "factors": index.has_factors(),
         "vectors": index.vectors().map(|v| v.as_str()),

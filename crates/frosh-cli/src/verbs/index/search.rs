@@ -24,7 +24,7 @@ pub(super) struct IndexSearch {
     /// The index
     #[arg(value_name = "INDEX")]
     index: PathBuf,
-    /// How codes are compared with queries; by default as the model chose
+    /// How codes are compared with queries; by default as the model chose, and estimated if there are several versions
     #[arg(long, value_name = "NAME", ignore_case = true,
           value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Option<Ranking>,
@@ -32,6 +32,10 @@ pub(super) struct IndexSearch {
     /// the model expects to need for a recall of .9
     #[arg(long, value_name = "N", conflicts_with = "radius")]
     oversample: Option<u32>,
+    /// Allow Hamming and asymmetric distances though the index has several versions of its model. Such distances of
+    /// different models cannot be compared, so that nearer rows may be missed
+    #[arg(long)]
+    mix_versions: bool,
     /// Do not compare what is read with its checksums: damage then gives wrong answers
     #[arg(long)]
     no_verify: bool,
@@ -43,7 +47,7 @@ impl IndexSearch {
     pub(super) fn run(&self, common: &Common) -> Result<()> {
         crate::kinds::check_index(&self.index)?;
         let index = Index::open(&self.index)?.verify(!self.no_verify);
-        if self.rank == Some(Ranking::Estimated) && !index.has_factors() {
+        if self.rank == Some(Ranking::Estimated) && !index.can_estimate() {
             bail!(
                 "{} was built with --no-factors, which estimated distances need: use --rank asymmetric",
                 self.index.display()
@@ -65,8 +69,11 @@ impl IndexSearch {
         if let Some(oversample) = self.oversample.filter(|_| stored) {
             search = search.rerank(oversample as usize);
         }
+        if self.mix_versions {
+            search = search.mix_versions();
+        }
         let rows = Rows::new(&asked.values, index.model().dim())?;
-        let rank = self.rank.unwrap_or(index.model().ranking());
+        let rank = self.rank.unwrap_or(index.ranking());
         let by_codes = !stored || self.oversample == Some(0);
         let whole = self.query_args.radius.is_some() || rank == Ranking::Hamming && by_codes;
         let found = index.search(rows, &search)?;

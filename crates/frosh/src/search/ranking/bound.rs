@@ -62,13 +62,15 @@ pub(super) fn search<'a>(
     batch: Range<usize>,
     scorers: Vec<Scorer<'_>>,
     rows: Range<usize>,
-    best: impl Fn() -> Best<'a>,
+    best: impl Fn(usize) -> Best<'a>,
 ) -> Vec<Vec<Scored>> {
     let isa = Isa::detect();
     let width = codes.bytes_per_row();
-    let mut bests: Vec<Best<'_>> = batch.clone().map(|_| best()).collect();
-    let first =
-        rows.end.min(rows.start + MIN_SCORED_ROWS.max(4 * bests.first().map_or(0, |best| best.k)));
+    let mut bests: Vec<Best<'_>> = batch.clone().map(best).collect();
+    let scored = MIN_SCORED_ROWS.max(4 * bests.first().map_or(0, |best| best.k));
+    // Without limits at the start, some rows are scored to get them.
+    let limited = bests.iter().all(|best| best.limit < f32::INFINITY);
+    let first = if limited { rows.start } else { rows.end.min(rows.start + scored) };
     for (best, scorer) in bests.iter_mut().zip(&scorers) {
         best.offer_range(scorer, rows.start..first);
     }

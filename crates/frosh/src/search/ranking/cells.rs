@@ -18,7 +18,7 @@
 //! bytes a row.
 
 use super::score::Scorer;
-use super::{QuantizedTables, Queries, Ranking, Scored};
+use super::{KNOWN, QuantizedTables, Queries, Ranking, Scored, known};
 use crate::arch::Isa;
 use crate::arch::nibble_planes::{LINE_ROWS, Line};
 use crate::arch::packed_planes::{LineTables, below_255};
@@ -120,7 +120,6 @@ pub(super) fn search(
     tables: &QuantizedTables,
     search: &Search<'_>,
 ) -> Vec<Vec<Hit>> {
-    let Search { k, filter, .. } = *search;
     let order = codes.cell_order.0.get_or_init(|| CellOrder::new(codes));
     // Tasks split the queries. If there are fewer batches than threads, they also split the cells.
     let chunk = queries.len().div_ceil(pool.threads()).clamp(1, BATCH_QUERIES);
@@ -132,7 +131,7 @@ pub(super) fn search(
         let batch = first..queries.len().min(first + chunk);
         // Every part takes each cell whose number has its remainder, so that large runs are spread.
         let cells: Vec<usize> = (job % parts..CELLS).step_by(parts).collect();
-        *found = Task { codes, order, queries, tables, k, filter }.run(batch, &cells);
+        *found = Task { codes, order, queries, tables, search }.run(batch, &cells);
     });
     let mut all = vec![Vec::new(); queries.len()];
     for (job, lists) in found.into_iter().enumerate() {
@@ -140,7 +139,7 @@ pub(super) fn search(
             all.extend(list.iter().map(|s| Hit { id: s.id, distance: s.score.into() }));
         }
     }
-    all.iter_mut().for_each(|hits| keep_nearest(hits, k));
+    all.iter_mut().for_each(|hits| keep_nearest(hits, search.k));
     all
 }
 
@@ -150,8 +149,7 @@ struct Task<'a> {
     order: &'a CellOrder,
     queries: &'a Queries,
     tables: &'a QuantizedTables,
-    k: usize,
-    filter: Option<&'a IdSet>,
+    search: &'a Search<'a>,
 }
 
 impl Task<'_> {
@@ -161,7 +159,8 @@ impl Task<'_> {
         let scorer = |q| Scorer::new(self.codes, self.queries, q, Ranking::Estimated);
         let mut all: Vec<Query<'_>> =
             batch.map(|q| Query::new(self, q, scorer(q), lines)).collect();
-        for query in &mut all {
+        // A limit that is known from elsewhere needs no rows.
+        for query in all.iter_mut().filter(|query| query.best.last.score == f32::INFINITY) {
             query.score_best_cells(self, cells);
         }
         let mut quad = Quad::new(lines);
@@ -195,7 +194,7 @@ impl Task<'_> {
                     for (q, mask) in four.iter().zip(masks) {
                         if mask != 0 {
                             let rows = &self.order.rows[group * LINE_ROWS..][..LINE_ROWS];
-                            lower |= all[*q].offer_rows(rows, mask, self.filter);
+                            lower |= all[*q].offer_rows(rows, mask, self.search.filter);
                         }
                     }
                     if lower {
@@ -217,9 +216,13 @@ struct BestOfAny {
 }
 
 impl BestOfAny {
-    fn new(k: usize) -> Self {
+    /// For `k` of `rows` rows; `known` are k hits from elsewhere, or none.
+    fn new(k: usize, rows: usize, known: Vec<Scored>) -> Self {
         let score = if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY };
-        Self { k, last: Scored { score, id: u64::MAX }, found: Vec::new() }
+        let k = if known.is_empty() { k.min(rows) } else { k };
+        let mut best = Self { k, last: Scored { score, id: u64::MAX }, found: known };
+        best.prune();
+        best
     }
 
     /// Returns whether the limit became lower.
@@ -244,6 +247,7 @@ impl BestOfAny {
 
     fn finish(mut self) -> Vec<Scored> {
         self.prune();
+        self.found.retain(|row| row.id != KNOWN);
         self.found.sort_unstable_by(Scored::order);
         self.found
     }
@@ -294,7 +298,7 @@ impl<'a> Query<'a> {
             bytes: vec![[[0; 16]; 2]; nibbles.len()],
             nibbles,
             unit: 0.0,
-            best: BestOfAny::new(task.k.min(task.codes.len())),
+            best: BestOfAny::new(task.search.k, task.codes.len(), known(task.search, query)),
             scored: vec![false; CELLS],
         }
     }
@@ -317,7 +321,7 @@ impl<'a> Query<'a> {
         self.scored[cell] = true;
         let rows = task.order.rows_of(cell);
         for row in rows {
-            self.offer(*row, task.filter);
+            self.offer(*row, task.search.filter);
         }
         self.best.prune();
         rows.len()

@@ -217,13 +217,13 @@ impl Codes {
             let batch = first..queries.len().min(first + chunk);
             let rows = n * part / parts..n * (part + 1) / parts;
             let scorer = |query| Scorer::new(self, queries, query, ranking);
-            let best = || Best::new(k.min(n), allowed);
+            let best = |query| Best::new(k, n, allowed, known(search, query));
             *found = if prune {
                 let scorers = batch.clone().map(scorer).collect();
                 bound::search(self, queries, batch, scorers, rows, best)
             } else {
                 let one = |query| {
-                    let mut best = best();
+                    let mut best = best(query);
                     best.offer_range(&scorer(query), rows.clone());
                     best.finish()
                 };
@@ -279,6 +279,17 @@ impl Codes {
     }
 }
 
+/// Row number of a hit that is known from elsewhere. It comes after all rows of the same score.
+const KNOWN: u64 = u64::MAX;
+
+/// The scores of k hits that are known from elsewhere; none if fewer are known.
+fn known(search: &Search<'_>, query: usize) -> Vec<Scored> {
+    let hits = search.known.map_or(&[][..], |known| &known[query]);
+    let enough = if hits.len() >= search.k { hits } else { &[] };
+    // Distances are scores, so they fit single precision.
+    enough.iter().map(|hit| Scored { score: hit.distance as f32, id: KNOWN }).collect()
+}
+
 /// Collects the `k` best rows. Rows are offered in ascending order of ids.
 struct Best<'a> {
     k: usize,
@@ -289,9 +300,13 @@ struct Best<'a> {
 }
 
 impl<'a> Best<'a> {
-    fn new(k: usize, allowed: Option<&'a IdSet>) -> Self {
+    /// For `k` of `rows` rows; `known` are k hits from elsewhere, or none.
+    fn new(k: usize, rows: usize, allowed: Option<&'a IdSet>, known: Vec<Scored>) -> Self {
         let limit = if k == 0 { f32::NEG_INFINITY } else { f32::INFINITY };
-        Self { k, allowed, limit, found: Vec::new() }
+        let k = if known.is_empty() { k.min(rows) } else { k };
+        let mut best = Self { k, allowed, limit, found: known };
+        best.prune();
+        best
     }
 
     #[inline]
@@ -311,7 +326,9 @@ impl<'a> Best<'a> {
         if self.k > 0 && self.found.len() >= self.k {
             self.found.select_nth_unstable_by(self.k - 1, Scored::order);
             self.found.truncate(self.k);
-            self.limit = self.found[self.k - 1].score;
+            let last = self.found[self.k - 1];
+            // The id of a known hit is not known here, and may be larger than that of a row with the same score.
+            self.limit = if last.id == KNOWN { last.score.next_up() } else { last.score };
         }
     }
 
@@ -328,6 +345,7 @@ impl<'a> Best<'a> {
         if self.k > 0 {
             self.prune();
         }
+        self.found.retain(|row| row.id != KNOWN);
         self.found.sort_unstable_by(Scored::order);
         self.found
     }

@@ -48,7 +48,7 @@ fn compare(kind: Kind, q: usize, m: usize, d: usize, rows: usize, cuts: usize, p
     let mut data = whole_numbers(rows * d, (q * m + d) as u64);
     let live = if rows.is_multiple_of(p) { p } else { rows % p };
     let padded = rows.next_multiple_of(p);
-    let mut centering = Centering::new(d);
+    let mut centering = Centering::new(d, None);
     let reference = whole_numbers(d, 77);
     centering.reference.copy_from_slice(&reference);
     // Padding rows are zero after the reference is subtracted.

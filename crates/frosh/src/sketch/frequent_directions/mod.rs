@@ -203,6 +203,16 @@ impl FrequentDirections {
         self.inserted += lost;
     }
 
+    /// Multiplies B'B and the certificate by `factor`, which is at most 1. Rows are rounded; their exact lengths are not,
+    /// so that the rounding errors of many small factors do not add up.
+    pub(crate) fn decay(&mut self, factor: f64) {
+        let root = factor.sqrt();
+        self.rows.iter_mut().for_each(|x| *x = (f64::from(*x) * root) as f32);
+        self.lengths.iter_mut().chain(&mut self.norms).for_each(|x| *x *= factor);
+        self.removed *= factor;
+        self.inserted *= factor;
+    }
+
     /// Shrinks the buffer. Afterwards at least half of it is free.
     pub(crate) fn shrink(&mut self, pool: &Pool) {
         let (l, n) = (self.capacity, self.filled());
