@@ -29,6 +29,9 @@ pub(crate) struct QueryArgs {
     /// All codes that differ from the query's in at most so many bits, instead of the nearest k
     #[arg(long, value_name = "BITS", conflicts_with_all = ["k", "rank"])]
     pub(crate) radius: Option<u32>,
+    /// Search only the N best cells of 256 for each query: faster, and may miss neighbours (codes of a quantiser)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), conflicts_with = "radius")]
+    probe: Option<u16>,
     /// Find only these ids: a file with one a line, a .npy array of integers or text, or the column of a table
     #[arg(long, value_name = "FILE")]
     only: Option<PathBuf>,
@@ -82,6 +85,7 @@ impl QueryArgs {
     ) -> Search<'a> {
         let search = self.radius.map_or_else(|| Search::nearest(k), Search::within);
         let search = rank.into_iter().fold(search, Search::ranking);
+        let search = self.probe.into_iter().fold(search, |search, n| search.probe(n.into()));
         only.into_iter().fold(search, Search::filter)
     }
 }

@@ -256,7 +256,7 @@ fn the_demonstration_runs_and_writes_its_page() {
     let told = json(dir.path(), "demo --rows 4000 --bits 32");
     let names: Vec<_> =
         told["methods"].as_array().unwrap().iter().map(|m| m["method"].as_str().unwrap()).collect();
-    assert_eq!(names, ["LSH", "OSH", "FROSH", "DFROSH"]);
+    assert_eq!(names, ["LSH", "OSH", "FROSH", "DFROSH", "quantiser"]);
     let page = std::fs::read_to_string(dir.path().join("frosh-demo.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("DFROSH") && !page.contains("http"));
     let text = ok(dir.path(), "demo --rows 4000 --bits 32");

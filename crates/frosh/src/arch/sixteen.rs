@@ -174,6 +174,22 @@ pub(crate) fn weighted_product<S: F32x16>(s: S, a: &[f32], b: &[f32], c: &[f32])
     total
 }
 
+/// The squared length of a row.
+#[inline(always)]
+pub(crate) fn square<S: F32x16>(s: S, row: &[f32]) -> f32 {
+    let (chunks, rest) = row.as_chunks::<16>();
+    let mut sums = s.splat(0.0);
+    for chunk in chunks {
+        let x = s.load(chunk);
+        sums = s.add(sums, s.mul(x, x));
+    }
+    let mut total = sum(s, sums);
+    for x in rest {
+        total += x * x;
+    }
+    total
+}
+
 /// The squared distance between two rows.
 #[inline(always)]
 pub(crate) fn square_distance<S: F32x16>(s: S, a: &[f32], b: &[f32]) -> f32 {

@@ -5,14 +5,16 @@
 use super::Quantizer;
 use super::beam::Beam;
 use super::codebooks::Codebooks;
+use super::decoder::Decoder;
 use super::scalar::Terms;
-use crate::arch::sixteen::{F32x16, Work16, sum, weighted_product};
+use crate::arch::sixteen::{F32x16, Work16, square, weighted_product};
 use crate::arch::{Isa, project};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::rows::{self, Element, Rows};
 use crate::search::codes::Codes;
 use crate::search::ranking::{QuantizedTables, Queries};
+use std::sync::Arc;
 
 /// Rows that are encoded at a time.
 const BLOCK: usize = 128;
@@ -52,16 +54,17 @@ impl Quantizer {
         self.check_dim(&rows)?;
         let (k, entries) = (self.books.k, self.books.entries());
         let mut norms = vec![0f32; rows.len()];
+        let mut squares = vec![0f32; rows.len()];
         let mut tables = vec![0f32; rows.len() * entries];
         let mut results: Vec<Result<()>> =
             (0..rows.len().div_ceil(BLOCK)).map(|_| Ok(())).collect();
         let jobs = results
             .iter_mut()
-            .zip(norms.chunks_mut(BLOCK))
+            .zip(norms.chunks_mut(BLOCK).zip(squares.chunks_mut(BLOCK)))
             .zip(tables.chunks_mut(BLOCK * entries))
             .enumerate()
             .collect();
-        Pool::current().each(jobs, |(job, ((result, norms), tables))| {
+        Pool::current().each(jobs, |(job, ((result, (norms, squares)), tables))| {
             let first = job * BLOCK;
             let rows = rows.slice(first..first + norms.len());
             let mut z = vec![0f32; norms.len() * k];
@@ -69,7 +72,8 @@ impl Quantizer {
             *result =
                 self.project(&rows, &mut loaded, &mut z, norms).map_err(|e| e.shift_row(first));
             // v.c is the product of z / s^2 with the entries, which are scaled.
-            for row in z.chunks_exact_mut(k) {
+            for (row, square) in z.chunks_exact_mut(k).zip(squares) {
+                *square = row.iter().zip(&self.scales).map(|(x, s)| (x / s) * (x / s)).sum();
                 row.iter_mut().zip(&self.scales).for_each(|(x, s)| *x /= s * s);
             }
             self.tables().products.of(Isa::detect(), &z, tables);
@@ -81,7 +85,12 @@ impl Quantizer {
         results.into_iter().collect::<Result<()>>()?;
         let codes = Codes::of_quantizer(self.facts.bytes, self.id, Vec::new());
         let levels = self.scalar.levels.as_slice().into();
-        let tables = QuantizedTables { entries: tables, per_query: entries, levels };
+        let decoder = self
+            .decoder
+            .get_or_init(|| Arc::new(Decoder::new(&self.books, &self.scales, &self.scalar)));
+        let decoder = Arc::clone(decoder);
+        let tables =
+            QuantizedTables { entries: tables, per_query: entries, squares, levels, decoder };
         Ok(Queries::of_quantizer(codes, norms, tables))
     }
 
@@ -154,17 +163,7 @@ impl Work16 for Square<'_> {
 
     #[inline(always)]
     fn run<S: F32x16>(self, s: S) -> f32 {
-        let (chunks, rest) = self.0.as_chunks::<16>();
-        let mut sums = s.splat(0.0);
-        for chunk in chunks {
-            let x = s.load(chunk);
-            sums = s.add(sums, s.mul(x, x));
-        }
-        let mut total = sum(s, sums);
-        for x in rest {
-            total += x * x;
-        }
-        total
+        square(s, self.0)
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `fit.rs` | fitting to a sketch: directions, scales, slopes |
 //! | `codebooks.rs`, `train.rs` | cells and words; fitting them to sampled rows |
 //! | `beam.rs`, `encode.rs` | the code of a row |
+//! | `decoder.rs` | where a decoded row lies, for bounds |
 //! | `scalar.rs` | what the distance needs beside the decoded row |
 //! | `serialization.rs` | file contents |
 //!
@@ -52,6 +53,7 @@
 
 mod beam;
 mod codebooks;
+mod decoder;
 mod encode;
 mod fit;
 mod scalar;
@@ -60,6 +62,7 @@ mod serialization;
 mod tests;
 mod train;
 
+pub(crate) use decoder::{Decoder, Place};
 pub use fit::{QuantizerChoice, QuantizerMeasured};
 
 use crate::arch::project;
@@ -120,6 +123,8 @@ pub struct Quantizer {
     beam: usize,
     /// Products between codebook entries, made by the first encoding.
     tables: Arc<OnceLock<Tables>>,
+    /// Codebooks for bounds of distances, made by the first queries.
+    decoder: Arc<OnceLock<Arc<Decoder>>>,
 }
 
 /// Settings and scalar properties of a quantiser.
@@ -174,6 +179,7 @@ impl Quantizer {
             choice: None,
             beam: DEFAULT_BEAM,
             tables: Arc::default(),
+            decoder: Arc::default(),
         }
     }
 

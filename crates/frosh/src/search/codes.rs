@@ -269,6 +269,7 @@ impl Codes {
     pub fn search(&self, queries: &impl QuerySet, search: &Search<'_>) -> Result<Vec<Vec<Hit>>> {
         self.check_same_hasher(queries.query_codes())?;
         search.check_no_rerank()?;
+        search.check_probe(self.quantized)?;
         let (projected, pool) = (queries.projected(), Pool::current());
         let factors = self.has_factors() || self.quantized;
         match (search.ranking_of(projected.map(Queries::ranking), factors)?, projected) {

@@ -93,6 +93,7 @@ pub struct Search<'a> {
     pub(crate) filter: Option<&'a IdSet>,
     pub(crate) rerank: Option<usize>,
     pub(crate) scan_only: bool,
+    pub(crate) probe: Option<usize>,
     pub(crate) mix_versions: bool,
     /// For each query, hits that are known from elsewhere. If there are k of them, rows that are not among the k best together
     /// with them may be left out. Hamming searches ignore it.
@@ -109,6 +110,7 @@ impl<'a> Search<'a> {
             filter: None,
             rerank: None,
             scan_only: false,
+            probe: None,
             mix_versions: false,
             known: None,
         }
@@ -156,6 +158,14 @@ impl<'a> Search<'a> {
         self
     }
 
+    /// Searches only the `cells` cells of a [`Quantizer`](crate::Quantizer) that are best for each query, of 256. This is
+    /// faster and may miss neighbours. By default all cells are searched, and the hits are exact by the estimated distances.
+    /// Fewer than 4,096 codes are always searched whole.
+    pub fn probe(mut self, cells: usize) -> Self {
+        self.probe = Some(cells);
+        self
+    }
+
     /// Allows rankings other than [`Ranking::Estimated`] in an [`Index`](crate::Index) with several versions, without
     /// re-ranking. Hamming and asymmetric distances of different models are not comparable: the hits of one model may hide
     /// nearer rows of another. By default such a search is an error.
@@ -192,6 +202,18 @@ impl<'a> Search<'a> {
             });
         }
         Ok(ranking)
+    }
+
+    /// Fails if cells are to be probed and the codes have none. `cells` says whether they have.
+    pub(crate) fn check_probe(&self, cells: bool) -> Result<()> {
+        match self.probe {
+            Some(0) => Err(Error::setting("probe", 0, "a search needs at least one cell")),
+            Some(probe) if !cells => {
+                let why = "sign bits have no cells: only codes of a quantiser (bytes) have";
+                Err(Error::setting("probe", probe, why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Fails if re-ranking is requested: codes have no vectors.

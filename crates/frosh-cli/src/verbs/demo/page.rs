@@ -44,7 +44,8 @@ left is better: the same neighbours, learned sooner.</p>
 <div class=\"scroll\"><table><tr><th>method</th><th></th><th>training</th><th>rows/s</th><th>MAP</th><th>recall@10</th>
 <th>reranked</th></tr>
 {table}</table></div>
-<p>MAP counts the nearest 2 % as relevant. DFROSH's time is that of its slowest worker and the merge.
+<p>MAP counts the nearest 2 % as relevant. DFROSH's time is that of its slowest worker and the merge. The quantiser
+(<code>frosh train --bytes</code>) ranks by estimated distance, the others by Hamming distance.
 Reranked: the best candidates by code, put in exact order with the vectors.</p>
 <p>Next, with your own data: <code>frosh train YOUR.npy --bits {bits} -o model.frosh</code></p>
 </body></html>

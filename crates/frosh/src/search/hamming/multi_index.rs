@@ -130,6 +130,7 @@ impl<'a> MultiIndex<'a> {
         let queries = queries.query_codes();
         self.codes.check_same_hasher(queries)?;
         search.check_no_rerank()?;
+        search.check_probe(false)?;
         if let Some(ranking) = search.ranking.filter(|ranking| *ranking != Ranking::Hamming) {
             return Err(Error::Ranking {
                 ranking: ranking.as_str(),

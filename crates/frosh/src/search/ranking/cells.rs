@@ -7,102 +7,46 @@
 //!
 //! **Bound.** Each entry of a nibble is reduced by the smallest of its table, divided by a unit and rounded down to a byte.
 //! A row can be among the k best only if the sum of its bytes is below what the limit leaves for its cell. Sums start at
-//! 255 minus that, and a row is pruned if its sum saturates. A run is skipped if nothing is left for its cell. Rows that are
-//! not pruned are scored exactly, so the hits are the same as without bounds, bit for bit.
+//! 255 minus that, and a row is pruned if its sum saturates. Rows that are not pruned are scored exactly, so the hits are the
+//! same as without bounds, bit for bit.
 //!
-//! **First limit.** Each query first scores the rows of its best cells. The k-th best of them is the first limit.
+//! **Skipped runs.** A run is skipped if nothing is left for its cell, or if the triangle inequality excludes all of its rows
+//! ([`CellOrder::near_groups`]).
+//!
+//! **First limit.** Each query first scores some rows of its best cell, and scans its best cells. The k-th best row of them is
+//! the first limit for all others.
+//!
+//! **Probing.** [`Search::probe`] searches the best cells of each query only. Only this can lose hits.
 //!
 //! **Rounding.** Scores are sums of floats and have rounding errors. Limits are widened by more than these errors.
 //!
 //! **Cost.** A search reads the codes once for each batch of queries. The order takes as much memory as the codes, and 4
-//! bytes a row.
+//! bytes a row; to make it, all codes are decoded once.
 
+use super::cell_order::{CELLS, CellOrder, NO_ROW, Run};
 use super::score::Scorer;
 use super::{KNOWN, QuantizedTables, Queries, Ranking, Scored, known};
 use crate::arch::Isa;
-use crate::arch::nibble_planes::{LINE_ROWS, Line};
+use crate::arch::nibble_planes::LINE_ROWS;
 use crate::arch::packed_planes::{LineTables, below_255};
 use crate::pool::Pool;
 use crate::search::codes::Codes;
 use crate::search::hamming::IdSet;
 use crate::search::options::{Hit, Search, keep_nearest};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 
-/// Number of cells.
-const CELLS: usize = 256;
 /// Queries of a task, which read a group of rows together.
 const BATCH_QUERIES: usize = 64;
 /// Smallest number of rows for which bounds pay.
 const MIN_ROWS: usize = 4096;
 /// Smallest number of rows that a query scores first.
 const MIN_SCORED_ROWS: usize = 512;
+/// Cells that a query searches before it shares the others with the batch.
+const FIRST_CELLS: usize = 8;
 /// The largest limit in units. It is below 255, so that a limit that grows a little still fits.
 const TARGET_BOUND: f64 = 240.0;
 /// Largest relative error of a score, which is a sum of at most a few hundred floats of either sign.
 const ROUNDING: f64 = 1e-5;
-/// Row number of the places that fill up a group.
-const NO_ROW: u32 = u32::MAX;
-
-/// The rows of codes in the order of their cells.
-#[derive(Debug)]
-struct CellOrder {
-    /// Row numbers; each run begins at a new group.
-    rows: Vec<u32>,
-    /// The groups of each cell's run.
-    runs: Vec<Range<u32>>,
-    /// For each group, a line for each byte of the code but the cell.
-    lines: Vec<Line>,
-}
-
-/// The order of some codes, made when it is first needed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CellOrderCache(Arc<OnceLock<CellOrder>>);
-
-impl PartialEq for CellOrderCache {
-    /// The order follows from the codes.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for CellOrderCache {}
-
-impl CellOrder {
-    fn new(codes: &Codes) -> Self {
-        let (data, width) = (codes.as_bytes(), codes.bytes_per_row());
-        let mut counts = [0usize; CELLS];
-        for code in data.chunks_exact(width) {
-            counts[usize::from(code[0])] += 1;
-        }
-        let (mut groups, mut runs) = (0u32, Vec::with_capacity(CELLS));
-        for count in counts {
-            let run = groups..groups + count.div_ceil(LINE_ROWS) as u32;
-            groups = run.end;
-            runs.push(run);
-        }
-        let mut rows = vec![NO_ROW; groups as usize * LINE_ROWS];
-        let mut lines = vec![Line([0; LINE_ROWS]); groups as usize * (width - 1)];
-        let mut next: Vec<usize> = runs.iter().map(|run| run.start as usize * LINE_ROWS).collect();
-        for (row, code) in (0..).zip(data.chunks_exact(width)) {
-            let at = next[usize::from(code[0])];
-            next[usize::from(code[0])] += 1;
-            rows[at] = row;
-            let group = &mut lines[at / LINE_ROWS * (width - 1)..][..width - 1];
-            for (line, byte) in group.iter_mut().zip(&code[1..]) {
-                line.0[at % LINE_ROWS] = *byte;
-            }
-        }
-        Self { rows, runs, lines }
-    }
-
-    /// The rows of a cell.
-    fn rows_of(&self, cell: usize) -> &[u32] {
-        let run = &self.runs[cell];
-        let rows = &self.rows[run.start as usize * LINE_ROWS..run.end as usize * LINE_ROWS];
-        &rows[..rows.iter().rposition(|row| *row != NO_ROW).map_or(0, |last| last + 1)]
-    }
-}
 
 /// Whether the order by cell is faster than scoring every row.
 pub(super) fn is_faster(codes: &Codes, k: usize) -> bool {
@@ -120,7 +64,7 @@ pub(super) fn search(
     tables: &QuantizedTables,
     search: &Search<'_>,
 ) -> Vec<Vec<Hit>> {
-    let order = codes.cell_order.0.get_or_init(|| CellOrder::new(codes));
+    let order = codes.cell_order.get(codes, tables, pool);
     // Tasks split the queries. If there are fewer batches than threads, they also split the cells.
     let chunk = queries.len().div_ceil(pool.threads()).clamp(1, BATCH_QUERIES);
     let chunks = queries.len().div_ceil(chunk);
@@ -154,56 +98,93 @@ struct Task<'a> {
 
 impl Task<'_> {
     fn run(&self, batch: Range<usize>, cells: &[usize]) -> Vec<Vec<Scored>> {
-        let isa = Isa::detect();
         let lines = self.codes.bytes_per_row() - 1;
         let scorer = |q| Scorer::new(self.codes, self.queries, q, Ranking::Estimated);
         let mut all: Vec<Query<'_>> =
             batch.map(|q| Query::new(self, q, scorer(q), lines)).collect();
-        // A limit that is known from elsewhere needs no rows.
-        for query in all.iter_mut().filter(|query| query.best.last.score == f32::INFINITY) {
-            query.score_best_cells(self, cells);
-        }
         let mut quad = Quad::new(lines);
+        for q in 0..all.len() {
+            self.search_best_cells(&mut all, q, cells, &mut quad);
+        }
+        let mut open = Vec::with_capacity(all.len());
         for cell in cells {
-            let run = self.order.runs[*cell].clone();
-            if run.is_empty() {
-                continue;
-            }
-            let mut open = Vec::with_capacity(all.len());
+            open.clear();
             for (q, query) in all.iter_mut().enumerate() {
-                if query.scored[*cell] {
-                    continue;
-                }
-                if query.best.last.score == f32::INFINITY {
-                    // A filter left fewer than k rows so far: there is no limit to prune by.
-                    query.score_cell(self, *cell);
-                } else if query.budget(*cell) > 0.0 {
-                    query.fit_unit();
+                if query.is_open(self, *cell) {
                     open.push(q);
                 }
             }
             for four in open.chunks(4) {
-                for (slot, q) in four.iter().enumerate() {
-                    quad.set(slot, &all[*q]);
-                }
-                quad.start(four, &all, *cell);
-                for group in run.start as usize..run.end as usize {
-                    let own = &self.order.lines[group * lines..][..lines];
-                    let masks = below_255(isa, &quad.tables, own, quad.starts, four.len());
-                    let mut lower = false;
-                    for (q, mask) in four.iter().zip(masks) {
-                        if mask != 0 {
-                            let rows = &self.order.rows[group * LINE_ROWS..][..LINE_ROWS];
-                            lower |= all[*q].offer_rows(rows, mask, self.search.filter);
-                        }
-                    }
-                    if lower {
-                        quad.start(four, &all, *cell);
-                    }
-                }
+                self.scan(&mut all, four, *cell, &mut quad);
             }
         }
         all.into_iter().map(|query| query.best.finish()).collect()
+    }
+
+    /// Searches the cells with the smallest entries for one query, so that it has a good limit for the others.
+    fn search_best_cells(&self, all: &mut [Query<'_>], q: usize, cells: &[usize], quad: &mut Quad) {
+        let query = &mut all[q];
+        let mut order: Vec<usize> =
+            cells.iter().copied().filter(|cell| !query.done[*cell]).collect();
+        let entry = |query: &Query<'_>, cell: usize| query.cells[cell];
+        if order.len() > FIRST_CELLS {
+            order.select_nth_unstable_by(FIRST_CELLS - 1, |a, b| {
+                entry(query, *a).total_cmp(&entry(query, *b))
+            });
+            order.truncate(FIRST_CELLS);
+        }
+        order.sort_unstable_by(|a, b| entry(query, *a).total_cmp(&entry(query, *b)));
+        // Exact scores of some rows give the first limit; unless one is known from elsewhere.
+        let mut wanted = MIN_SCORED_ROWS.max(4 * query.best.k);
+        if query.best.last.score < f32::INFINITY {
+            wanted = 0;
+        }
+        for cell in &order {
+            let (from, rows) = (self.order.runs[*cell].groups.start, self.order.rows_of(*cell));
+            let first = wanted.next_multiple_of(LINE_ROWS).min(rows.len());
+            query.score_rows(&rows[..first], self.search.filter);
+            wanted = wanted.saturating_sub(first);
+            query.scored_groups = (*cell, from + first.div_ceil(LINE_ROWS));
+            if first == rows.len() {
+                query.done[*cell] = true;
+                continue;
+            }
+            break;
+        }
+        for cell in order {
+            if all[q].is_open(self, cell) {
+                self.scan(all, &[q], cell, quad);
+            }
+            all[q].done[cell] = true;
+        }
+    }
+
+    /// Offers the rows of a cell to up to four queries that have limits.
+    fn scan(&self, all: &mut [Query<'_>], four: &[usize], cell: usize, quad: &mut Quad) {
+        let (isa, lines) = (Isa::detect(), self.codes.bytes_per_row() - 1);
+        let run = &self.order.runs[cell];
+        let mut groups = run.groups.end..run.groups.start;
+        for (slot, q) in four.iter().enumerate() {
+            let query = &all[*q];
+            let near = query.near_groups(self, run, cell);
+            groups = groups.start.min(near.start)..groups.end.max(near.end);
+            quad.set(slot, query);
+        }
+        quad.start(four, all, cell);
+        for group in groups {
+            let own = &self.order.lines[group * lines..][..lines];
+            let masks = below_255(isa, &quad.tables, own, quad.starts, four.len());
+            let mut lower = false;
+            for (q, mask) in four.iter().zip(masks) {
+                if mask != 0 {
+                    let rows = &self.order.rows[group * LINE_ROWS..][..LINE_ROWS];
+                    lower |= all[*q].offer_rows(rows, mask, self.search.filter);
+                }
+            }
+            if lower {
+                quad.start(four, all, cell);
+            }
+        }
     }
 }
 
@@ -268,8 +249,14 @@ struct Query<'a> {
     bytes: Vec<[[u8; 16]; 2]>,
     unit: f64,
     best: BestOfAny,
-    /// The runs that were scored before the scan.
-    scored: Vec<bool>,
+    /// |v - cell|^2 for each cell.
+    distances: Vec<f64>,
+    /// The squared length that the projections do not have.
+    outside: f64,
+    /// The cells that need not be searched any more.
+    done: Vec<bool>,
+    /// A cell of which the groups before this one were scored first.
+    scored_groups: (usize, usize),
 }
 
 impl<'a> Query<'a> {
@@ -290,7 +277,14 @@ impl<'a> Query<'a> {
         }
         let nibbles: Vec<[[f32; 16]; 2]> = all.as_chunks::<2>().0.to_vec();
         debug_assert_eq!(nibbles.len(), lines);
+        let square = task.tables.squares[query];
+        let distance =
+            |(cell, entry): (usize, &f32)| task.tables.decoder.cell_distance(cell, square, *entry);
         Self {
+            distances: cells.iter().enumerate().map(distance).collect(),
+            outside: norm - f64::from(square),
+            done: done(task, cells),
+            scored_groups: (CELLS, 0),
             scorer,
             cells: cells.to_vec(),
             rest,
@@ -299,32 +293,53 @@ impl<'a> Query<'a> {
             nibbles,
             unit: 0.0,
             best: BestOfAny::new(task.search.k, task.codes.len(), known(task.search, query)),
-            scored: vec![false; CELLS],
         }
     }
 
-    /// Scores all rows of the cells with the smallest entries, until there are enough for a limit.
-    fn score_best_cells(&mut self, task: &Task<'_>, cells: &[usize]) {
-        let mut order = cells.to_vec();
-        order.sort_unstable_by(|a, b| self.cells[*a].total_cmp(&self.cells[*b]));
-        let (mut scored, wanted) = (0, MIN_SCORED_ROWS.max(4 * self.best.k));
-        for cell in order {
-            if scored >= wanted {
-                break;
-            }
-            scored += self.score_cell(task, cell);
+    /// Whether a cell has to be scanned. A cell is scored at once if there is no limit to prune by.
+    fn is_open(&mut self, task: &Task<'_>, cell: usize) -> bool {
+        if self.done[cell] || task.order.runs[cell].rows == 0 {
+            return false;
         }
+        if self.best.last.score == f32::INFINITY {
+            // A filter left fewer than k rows so far.
+            let rows = &task.order.rows_of(cell)[self.scored_rows(task, cell)..];
+            self.score_rows(rows, task.search.filter);
+            self.done[cell] = true;
+            return false;
+        }
+        if self.budget(cell) <= 0.0
+            || self.near_groups(task, &task.order.runs[cell], cell).is_empty()
+        {
+            return false;
+        }
+        self.fit_unit();
+        true
     }
 
-    /// Scores all rows of a cell. Returns their number.
-    fn score_cell(&mut self, task: &Task<'_>, cell: usize) -> usize {
-        self.scored[cell] = true;
-        let rows = task.order.rows_of(cell);
+    /// The number of rows of a cell that were scored first.
+    fn scored_rows(&self, task: &Task<'_>, cell: usize) -> usize {
+        let (scored, end) = self.scored_groups;
+        let groups = end.saturating_sub(task.order.runs[cell].groups.start);
+        if scored == cell { (groups * LINE_ROWS).min(task.order.runs[cell].rows) } else { 0 }
+    }
+
+    /// The groups of a run that may have rows below the limit and were not scored first.
+    fn near_groups(&self, task: &Task<'_>, run: &Run, cell: usize) -> Range<usize> {
+        // Twice the usual margin: the distance of the cell has rounding errors, too.
+        let limit = f64::from(self.best.last.score) + 2.0 * ROUNDING * self.magnitude;
+        let near = task.order.near_groups(run, limit, self.distances[cell], self.outside);
+        let (scored, end) = self.scored_groups;
+        let start = if scored == cell { near.start.max(end) } else { near.start };
+        start.min(near.end)..near.end
+    }
+
+    /// Scores rows.
+    fn score_rows(&mut self, rows: &[u32], filter: Option<&IdSet>) {
         for row in rows {
-            self.offer(*row, task.search.filter);
+            self.offer(*row, filter);
         }
         self.best.prune();
-        rows.len()
     }
 
     /// Scores a row. Returns whether the limit became lower.
@@ -384,6 +399,16 @@ impl<'a> Query<'a> {
         // A row is kept if its sum of bytes is at most the budget in units. The cast clamps to 0 to 255.
         (254.0 - (self.budget(cell) / self.unit).floor()) as u8
     }
+}
+
+/// The cells that a query does not search: with a number of cells to probe, all but those with the smallest entries.
+fn done(task: &Task<'_>, entries: &[f32]) -> Vec<bool> {
+    let Some(probe) = task.search.probe else { return vec![false; CELLS] };
+    let mut order: Vec<usize> = (0..CELLS).filter(|cell| task.order.runs[*cell].rows > 0).collect();
+    order.sort_unstable_by(|a, b| entries[*a].total_cmp(&entries[*b]));
+    let mut done = vec![true; CELLS];
+    order.iter().take(probe).for_each(|cell| done[*cell] = false);
+    done
 }
 
 /// Tables of the scalar's nibbles whose sum is at most the level of a scalar.

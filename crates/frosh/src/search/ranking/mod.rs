@@ -11,6 +11,7 @@
 //! prune nearly all rows. The remaining rows are scored exactly, so pruning does not change the hits.
 
 mod bound;
+mod cell_order;
 mod cells;
 mod score;
 #[cfg(test)]
@@ -21,11 +22,12 @@ use crate::hasher::Hasher;
 use crate::hasher::estimator;
 use crate::names::names;
 use crate::pool::Pool;
+use crate::quantizer::Decoder;
 use crate::rows::{Element, Rows};
 use crate::search::codes::Codes;
 use crate::search::hamming::IdSet;
 use crate::search::options::{Hit, Search, keep_nearest};
-pub(crate) use cells::CellOrderCache;
+pub(crate) use cell_order::CellOrderCache;
 use score::Scorer;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -109,8 +111,12 @@ pub(crate) struct QuantizedTables {
     pub(crate) entries: Vec<f32>,
     /// Entries of a query.
     pub(crate) per_query: usize,
+    /// For each query, the squared length of its projections.
+    pub(crate) squares: Vec<f32>,
     /// What the levels of the scalar add: 16 if they are a nibble of the code, 256 if they are a byte.
     pub(crate) levels: Arc<[f32]>,
+    /// The codebooks of the model.
+    pub(crate) decoder: Arc<Decoder>,
 }
 
 impl QuantizedTables {
