@@ -6,7 +6,7 @@ use crate::quantizer::Quantizer;
 use crate::rows::{Element, Metric, Rows};
 use crate::search::codes::{Codes, HasherId};
 use crate::search::ranking::{Queries, Ranking};
-use crate::storage::container::{Saved, format_of};
+use crate::storage::container::{Saved, format_in, format_of};
 use std::path::Path;
 
 /// A model that encodes rows: a [`Hasher`] or a [`Quantizer`].
@@ -59,6 +59,30 @@ impl Model {
         match format_of(path)?.as_deref() {
             Some(Quantizer::FORMAT) => Quantizer::load(path).map(Model::Quantizer),
             _ => Hasher::load(path).map(Model::Hasher),
+        }
+    }
+
+    /// Reads the bytes of a model file of either kind.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`](crate::Error::File) if they are damaged, are no model, or are of a newer version.
+    ///
+    /// ```
+    /// # use frosh::{Config, Model, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(Rows::new(&data, 32)?)?;
+    /// # let sent = sketcher.finish().hasher(16)?.to_bytes();
+    /// let model = Model::from_bytes(&sent)?;
+    /// assert_eq!(model.to_bytes(), sent);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        // Reading from a slice does not fail.
+        match format_in(bytes).ok().flatten().as_deref() {
+            Some(Quantizer::FORMAT) => Quantizer::from_bytes(bytes).map(Model::Quantizer),
+            _ => Hasher::from_bytes(bytes).map(Model::Hasher),
         }
     }
 

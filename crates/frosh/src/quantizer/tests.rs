@@ -259,6 +259,8 @@ fn a_file_keeps_the_model_and_damage_is_noticed() {
     let again = Quantizer::from_bytes(&bytes).unwrap();
     assert_eq!((again.id(), again.choice()), (quantizer.id(), quantizer.choice()));
     assert_eq!(again.to_bytes(), bytes);
+    let either = crate::Model::from_bytes(&bytes).unwrap();
+    assert!(matches!(&either, crate::Model::Quantizer(_)) && either.to_bytes() == bytes);
     let codes = quantizer.encode(rows(&data)).unwrap();
     assert_eq!(again.encode(rows(&data)).unwrap(), codes);
     let stored = Codes::from_bytes(&codes.to_bytes()).unwrap();
