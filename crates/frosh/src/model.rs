@@ -202,6 +202,28 @@ impl Model {
         }
     }
 
+    /// Wraps codes that this model made, and that were stored elsewhere without their model: packed bytes, row after row,
+    /// without factors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `data` is not a whole number of rows, or if a bit past the last one is set.
+    ///
+    /// ```
+    /// # use frosh::{Config, Model, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(Rows::new(&data, 32)?)?;
+    /// # let model = Model::from(sketcher.finish().hasher(16)?);
+    /// let codes = model.encode(Rows::new(&data, 32)?)?;
+    /// assert_eq!(model.codes_from_packed(codes.as_bytes().to_vec())?, codes);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn codes_from_packed(&self, data: Vec<u8>) -> Result<Codes> {
+        let codes = Codes::from_packed(self.id(), self.bits(), data)?;
+        Ok(Codes { quantized: matches!(self, Model::Quantizer(_)), ..codes })
+    }
+
     /// Prepares queries for every ranking that the model has.
     ///
     /// # Errors
