@@ -74,6 +74,13 @@ impl Model {
         Ok(Codes::of(arrays::feed(array, first, &pool(n_jobs)?, consumer)?))
     }
 
+    /// Codes that this model made, from their packed bytes.
+    fn codes_from_packed(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Codes> {
+        compute(py, || {
+            self.model.codes_from_packed(bytes.to_vec()).map(Codes::of).map_err(of_library)
+        })
+    }
+
     /// The projections of an array's rows, for searching.
     #[pyo3(signature = (array, n_jobs=None))]
     fn queries(&self, array: &Bound<'_, PyAny>, n_jobs: Option<i64>) -> PyResult<Queries> {

@@ -266,6 +266,7 @@ def test_codes_travel(rows, quantizer, tmp_path):
         pickle.loads(pickle.dumps(codes)),
         frosh.Codes.from_bytes(codes.to_bytes(), hasher=quantizer),
         frosh.Codes.load(tmp_path / "c.frosh", hasher=quantizer),
+        frosh.Codes.from_packed(quantizer.transform(rows), hasher=quantizer),
     ]:
         got = other.search(rows[:5], k=4)
         assert other.is_quantized and (got[0] == want[0]).all() and (got[1] == want[1]).all()

@@ -46,13 +46,33 @@ class Codes:
         return codes
 
     @staticmethod
-    def from_packed(packed: ArrayLike, n_bits: int, *, name: int = 0) -> Codes:
-        """Codes of another hash function: a uint8 matrix, least significant bit first. Only codes of the same `name`
-        can be compared."""
+    def from_packed(
+        packed: ArrayLike, n_bits: int | None = None, *, name: int = 0, hasher: Model | None = None
+    ) -> Codes:
+        """Codes from a uint8 matrix of packed bytes.
+
+        With `hasher`, a fitted `Hasher` or `Quantizer`, the bytes are what its `transform` made, and vectors can be
+        searched for. Otherwise they are codes of another hash function with `n_bits` bits, least significant bit first;
+        only codes of the same `name` can be compared.
+
+        >>> X = np.random.default_rng(0).standard_normal((2000, 32), dtype=np.float32)
+        >>> quantizer = frosh.Quantizer(n_bytes=4).fit(X)
+        >>> stored = quantizer.transform(X)
+        >>> frosh.Codes.from_packed(stored, hasher=quantizer).search(X[:2], k=3)[0].shape
+        (2, 3)
+        """
         array = np.asarray(packed)
-        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != -(-n_bits // 8):
-            raise ValueError(f"expected a uint8 matrix of {-(-n_bits // 8)} columns, got {array.dtype} of {array.shape}")
-        return Codes._of(_native.Codes.from_packed(array.tobytes(), n_bits, name))
+        model = None if hasher is None else hasher._model()
+        if model is not None and n_bits not in (None, model.bits):
+            raise ValueError(f"n_bits = {n_bits} is not possible: the codes of the model have {model.bits} bits")
+        if model is None and n_bits is None:
+            raise TypeError("give the number of bits, or the hasher that made the codes")
+        width = model.bytes_per_row if model is not None else -(-(n_bits or 0) // 8)
+        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
+            raise ValueError(f"expected a uint8 matrix of {width} columns, got {array.dtype} of {array.shape}")
+        if model is not None:
+            return Codes._of(model.codes_from_packed(array.tobytes()), model, hasher.n_jobs if hasher else None)
+        return Codes._of(_native.Codes.from_packed(array.tobytes(), n_bits or 0, name))
 
     def search(
         self,
