@@ -7,9 +7,11 @@ use crate::models::{self, DEFAULT_EFFORT};
 use crate::scalars::{Bytes, same_model};
 use crate::vectors::{self, Bad, Sink};
 use datafusion::arrow::array::{Array, ArrayRef, Float64Builder};
+use datafusion::arrow::buffer::Buffer;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::logical_expr::ColumnarValue;
 use frosh::{Element, Model, Queries, Ranking, Rows, Search};
+use std::ops::Range;
 use std::sync::Arc;
 
 const NAME: &str = "frosh_distance";
@@ -83,14 +85,26 @@ fn distances(
 struct Vectors {
     array: ArrayRef,
     one: bool,
+    /// The bytes of all values, and where those of each row are: rows are compared by them.
+    bytes: Buffer,
+    rows: Vec<Range<usize>>,
+    /// A null among the values has bytes too, which mean nothing.
+    has_null_values: bool,
 }
 
 impl Vectors {
     fn new(value: &ColumnarValue) -> Result<Self> {
-        Ok(match value {
-            ColumnarValue::Array(array) => Self { array: Arc::clone(array), one: false },
-            ColumnarValue::Scalar(scalar) => Self { array: scalar.to_array()?, one: true },
-        })
+        let (array, one) = match value {
+            ColumnarValue::Array(array) => (Arc::clone(array), false),
+            ColumnarValue::Scalar(scalar) => (scalar.to_array()?, true),
+        };
+        let (values, place) = vectors::places(&array)?;
+        let (data, size) = (values.to_data(), values.data_type().primitive_width().unwrap_or(1));
+        let at = |i: usize| (data.offset() + i) * size;
+        let rows = (0..array.len()).map(|row| at(place(row).start)..at(place(row).end)).collect();
+        let (bytes, has_null_values) = (data.buffers()[0].clone(), values.null_count() > 0);
+        drop(place);
+        Ok(Self { array, one, bytes, rows, has_null_values })
     }
 
     fn place(&self, row: usize) -> usize {
@@ -101,10 +115,14 @@ impl Vectors {
         self.array.is_null(self.place(row))
     }
 
-    /// Whether two rows have the same values.
+    /// Whether two rows are known to have the same vector.
     fn same(&self, one: usize, other: usize) -> bool {
         let (one, other) = (self.place(one), self.place(other));
-        one == other || self.array.slice(one, 1).to_data() == self.array.slice(other, 1).to_data()
+        let bytes = |row: usize| &self.bytes.as_slice()[self.rows[row].clone()];
+        one == other
+            || !self.has_null_values
+                && self.array.is_null(one) == self.array.is_null(other)
+                && bytes(one) == bytes(other)
     }
 
     /// The vector of a row, prepared for a search.
