@@ -117,6 +117,16 @@ impl Codes {
     }
 
     #[getter]
+    fn bytes_per_row(&self) -> usize {
+        self.codes.bytes_per_row()
+    }
+
+    #[getter]
+    fn is_quantized(&self) -> bool {
+        self.codes.is_quantized()
+    }
+
+    #[getter]
     fn has_factors(&self) -> bool {
         self.codes.has_factors()
     }

@@ -145,10 +145,10 @@ impl Index {
     ) -> PyResult<Self> {
         let vectors: Option<StoredVectors> =
             vectors.map(str::parse).transpose().map_err(of_library)?;
-        let hasher = &model.get().hasher;
+        let model = &model.get().model;
         compute(py, || {
             let writer =
-                IndexWriter::create(path, &**hasher, factors, vectors).map_err(of_library)?;
+                IndexWriter::create(path, &**model, factors, vectors).map_err(of_library)?;
             Ok(Self::of(Open::Writing(Box::new(writer))))
         })
     }
@@ -268,12 +268,7 @@ impl Index {
     }
 
     fn model(&self, py: Python<'_>) -> PyResult<Model> {
-        self.ask(py, |index| match index.model().hasher() {
-            Some(hasher) => Ok(Model::of(hasher.clone())),
-            None => Err(PyValueError::new_err(
-                "the index was built with a quantiser, and frosh.Hasher is for sign bits",
-            )),
-        })
+        self.ask(py, |index| Ok(Model::of(index.model())))
     }
 
     /// (rows, removed, segments, generation, factors, vectors, bytes per row, writable).

@@ -36,5 +36,5 @@ mod _native {
     #[pymodule_export]
     use crate::reader::Reader;
     #[pymodule_export]
-    use crate::sketch::Sketch;
+    use crate::sketch::{Sketch, quantizer_rows};
 }

@@ -193,6 +193,13 @@ impl Sketch {
     }
 }
 
+/// The number of sketch rows that a quantiser's codes of `bytes` bytes need.
+#[pyfunction]
+pub(crate) fn quantizer_rows(bytes: usize) -> usize {
+    // A number that no fit allows must not overflow here: the check before the first row refuses it.
+    Config::quantizer_rows(bytes.min(1 << 20))
+}
+
 #[pymethods]
 impl Sketch {
     #[new]
@@ -251,6 +258,18 @@ impl Sketch {
                 let config = settings.config(dim);
                 config.resolved_block_rows().map_err(of_library)?;
                 config.check_hasher(bits, rotation).map_err(of_library)
+            }
+            _ => Ok(()),
+        })
+    }
+
+    /// Fails if no quantiser of this many bytes can be fitted to rows of `dim` values.
+    fn check_quantizer(&self, py: Python<'_>, dim: usize, bytes: usize) -> PyResult<()> {
+        compute(py, || match &*self.lock() {
+            State::New(settings) => {
+                let config = settings.config(dim);
+                config.resolved_block_rows().map_err(of_library)?;
+                config.check_quantizer(bytes).map_err(of_library)
             }
             _ => Ok(()),
         })
@@ -391,6 +410,16 @@ impl Sketch {
             fitted.map_err(of_library)
         })?;
         Ok(Model::of(hasher))
+    }
+
+    /// Fits a quantiser.
+    #[pyo3(signature = (bytes, n_jobs=None))]
+    fn quantizer(&self, py: Python<'_>, bytes: usize, n_jobs: Option<i64>) -> PyResult<Model> {
+        let pool = pool(n_jobs.or(self.n_jobs))?;
+        let sketch = self.sketch(py)?;
+        let fitted =
+            wait(py, move || pool.install(|| sketch.quantizer(bytes)).map_err(of_library))?;
+        Ok(Model::of(fitted))
     }
 
     /// The finished sketch of all rows so far, which does not change with this one.

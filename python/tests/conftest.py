@@ -32,6 +32,21 @@ def need(name: str):
         skip_aloud(f"{name} is not installed ({error})")
 
 
+#: Checks that scikit-learn itself leaves out, with its reason.
+LEFT_OUT = {"check_array_api_input": "only with SCIPY_ARRAY_API set"}
+
+
+def check_estimator(estimator, not_applicable: dict[str, str]) -> list[str]:
+    """Runs scikit-learn's checks. Exactly those that cannot apply may fail. Returns the names of the others."""
+    checks = need("sklearn.utils.estimator_checks")
+    results = checks.check_estimator(estimator, expected_failed_checks=not_applicable, on_skip=None, on_fail=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert not failed, failed
+    assert {r["check_name"] for r in results if r["status"] == "xfail"} == set(not_applicable)
+    assert {r["check_name"] for r in results if r["status"] == "skipped"} <= set(LEFT_OUT)
+    return [r["check_name"] for r in results if r["status"] == "passed"]
+
+
 @pytest.fixture(autouse=True)
 def _names_for_doctests(doctest_namespace):
     doctest_namespace["np"] = np

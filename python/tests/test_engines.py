@@ -156,6 +156,11 @@ def test_spark_encodes_and_sql_works(frame, spark, shards, rows, flat):
     want = {i * 10**6 + j: code.tobytes() for i, shard in enumerate(shards) for j, code in enumerate(hasher.transform(shard))}
     coded = frosh.spark.encode(frame, hasher, "v")
     assert {row.id: bytes(row.code) for row in coded.select("id", "code").collect()} == want
+    quantizer = frosh.Sketch.from_bytes(flat).quantizer(4)
+    quantized = frosh.spark.encode(frame, quantizer, "v", output="q").select("id", "q").collect()
+    assert {row.id: bytes(row.q) for row in quantized} == {
+        i * 10**6 + j: code.tobytes() for i, shard in enumerate(shards) for j, code in enumerate(quantizer.transform(shard))
+    }
     frosh.spark.register(spark, hasher, **SETTINGS)
     frame.createOrReplaceTempView("vectors")
     rows_ = spark.sql("SELECT id, frosh_encode(v) AS code FROM vectors").collect()
@@ -171,6 +176,8 @@ def test_spark_encodes_and_sql_works(frame, spark, shards, rows, flat):
     merged.createOrReplaceTempView("merged")
     model = spark.sql("SELECT frosh_fit(s, 16) AS m FROM merged").collect()[0].m
     assert frosh.Hasher.from_bytes(bytes(model)).n_bits == 16
+    model = spark.sql("SELECT frosh_fit_quantizer(s, 4) AS m FROM merged").collect()[0].m
+    assert bytes(model) == got.quantizer(4).to_bytes()
 
 
 # Dask
@@ -201,6 +208,9 @@ def test_dask(dask_client, shards, rows, flat, tree):
     hasher = frosh.Sketch.from_bytes(flat).hasher(16)
     codes = frosh.dask.encode(x, hasher)
     assert codes.chunks == (sizes, (2,)) and (codes.compute() == hasher.transform(rows)).all()
+    quantizer = frosh.Sketch.from_bytes(flat).quantizer(4)
+    codes = frosh.dask.encode(x, quantizer)
+    assert codes.chunks == (sizes, (4,)) and (codes.compute() == quantizer.transform(rows)).all()
 
 
 def test_dask_data_frames(dask_client, rows):
@@ -262,6 +272,9 @@ def test_ray_data(ray_cluster, shards, rows, flat):
     coded = frosh.ray.encode(data, hasher, column="v").take_all()
     want = sorted(code.tobytes() for code in hasher.transform(rows))
     assert sorted(bytes(row["code"]) for row in coded) == want
+    quantizer = frosh.Sketch.from_bytes(flat).quantizer(4)
+    coded = frosh.ray.encode(data, quantizer, column="v").take_all()
+    assert sorted(bytes(row["code"]) for row in coded) == sorted(code.tobytes() for code in quantizer.transform(rows))
 
 
 def test_ray_runs_the_task_of_a_killed_worker_again(ray_cluster, shards, flat, tmp_path):

@@ -189,6 +189,8 @@ def test_torch(rows, want):
     assert bytes_of(torch.from_numpy(rows).T.contiguous().T) == want
     half = torch.from_numpy(rows).bfloat16()
     assert bytes_of(half) == bytes_of(half.float().numpy())
+    for model in [frosh.Hasher(16), frosh.Quantizer(4, sample_rows=1024)]:
+        assert (model.fit(torch.from_numpy(rows)).transform(half) == model.fit(rows).transform(half.float().numpy())).all()
 
 
 def test_jax(rows, want):

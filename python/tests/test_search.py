@@ -67,6 +67,15 @@ def test_codes_travel(rows, hasher, tmp_path):
     assert foreign.search(foreign, k=2)[1].tolist() == [[0, 1], [0, 1]]
     with pytest.raises(ValueError):
         frosh.Codes.from_packed(np.array([[128]], np.uint8), 7)
+    plain = frosh.Codes.from_packed(hasher.transform(rows), hasher=hasher)
+    want = hasher.encode(rows, factors=False).search(rows[:5], k=4, ranking="asymmetric")
+    assert (plain.search(rows[:5], k=4, ranking="asymmetric")[0] == want[0]).all()
+    with pytest.raises(ValueError, match="of 4 columns"):
+        frosh.Codes.from_packed(hasher.transform(rows)[:, :3], hasher=hasher)
+    with pytest.raises(ValueError, match="n_bits = 8"):
+        frosh.Codes.from_packed(hasher.transform(rows), 8, hasher=hasher)
+    with pytest.raises(TypeError, match="number of bits"):
+        frosh.Codes.from_packed(hasher.transform(rows))
     with pytest.raises(TypeError):
         frosh.Codes()
 

@@ -15,6 +15,12 @@ import numpy as np
 import frosh
 
 X = np.zeros((10, 4), dtype=np.float32)
+quantizer: frosh.Quantizer = frosh.Quantizer(n_bytes=4, effort=2).fit(X).partial_fit(X)
+fitted: frosh.Quantizer = frosh.Sketch().update(X).quantizer(8)
+either = frosh.load("model.frosh")
+searched: frosh.Index = frosh.Index(either)
+found = quantizer.encode(X).search(X, k=3, filter=[1])
+length: int = fitted.n_components_
 hasher: frosh.Hasher = frosh.Hasher(n_bits=2, metric="l2").fit(X).partial_fit(X, progress=print)
 codes: np.ndarray = hasher.transform(X)
 ids, distances = hasher.encode(X).search(X, k=3)

@@ -6,7 +6,7 @@ use crate::quantizer::Quantizer;
 use crate::rows::{Element, Metric, Rows};
 use crate::search::codes::{Codes, HasherId};
 use crate::search::ranking::{Queries, Ranking};
-use crate::storage::container::{Saved, format_of};
+use crate::storage::container::{Saved, format_in, format_of};
 use std::path::Path;
 
 /// A model that encodes rows: a [`Hasher`] or a [`Quantizer`].
@@ -59,6 +59,30 @@ impl Model {
         match format_of(path)?.as_deref() {
             Some(Quantizer::FORMAT) => Quantizer::load(path).map(Model::Quantizer),
             _ => Hasher::load(path).map(Model::Hasher),
+        }
+    }
+
+    /// Reads the bytes of a model file of either kind.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`](crate::Error::File) if they are damaged, are no model, or are of a newer version.
+    ///
+    /// ```
+    /// # use frosh::{Config, Model, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(Rows::new(&data, 32)?)?;
+    /// # let sent = sketcher.finish().hasher(16)?.to_bytes();
+    /// let model = Model::from_bytes(&sent)?;
+    /// assert_eq!(model.to_bytes(), sent);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        // Reading from a slice does not fail.
+        match format_in(bytes).ok().flatten().as_deref() {
+            Some(Quantizer::FORMAT) => Quantizer::from_bytes(bytes).map(Model::Quantizer),
+            _ => Hasher::from_bytes(bytes).map(Model::Hasher),
         }
     }
 
@@ -176,6 +200,28 @@ impl Model {
             Model::Hasher(hasher) => hasher.encode_with_factors(rows),
             Model::Quantizer(quantizer) => quantizer.encode(rows),
         }
+    }
+
+    /// Wraps codes that this model made, and that were stored elsewhere without their model: packed bytes, row after row,
+    /// without factors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `data` is not a whole number of rows, or if a bit past the last one is set.
+    ///
+    /// ```
+    /// # use frosh::{Config, Model, Rows, Sketcher};
+    /// # let data: Vec<f32> = (0..6400).map(|i| ((i * 31) % 101) as f32).collect();
+    /// # let mut sketcher = Sketcher::new(Config::new(32))?;
+    /// # sketcher.push(Rows::new(&data, 32)?)?;
+    /// # let model = Model::from(sketcher.finish().hasher(16)?);
+    /// let codes = model.encode(Rows::new(&data, 32)?)?;
+    /// assert_eq!(model.codes_from_packed(codes.as_bytes().to_vec())?, codes);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn codes_from_packed(&self, data: Vec<u8>) -> Result<Codes> {
+        let codes = Codes::from_packed(self.id(), self.bits(), data)?;
+        Ok(Codes { quantized: matches!(self, Model::Quantizer(_)), ..codes })
     }
 
     /// Prepares queries for every ranking that the model has.

@@ -12,11 +12,11 @@ from . import _native
 from ._inputs import whole
 
 if TYPE_CHECKING:
-    from ._hasher import Hasher
+    from ._models import Model
 
 
 class Codes:
-    """Packed codes of rows, and the hasher that made them. `Hasher.encode` makes them.
+    """Packed codes of rows, and the model that made them. `Hasher.encode` and `Quantizer.encode` make them.
 
     >>> X = np.random.default_rng(0).standard_normal((500, 32), dtype=np.float32)
     >>> codes = frosh.Hasher(n_bits=16).fit(X).encode(X)
@@ -28,10 +28,16 @@ class Codes:
     >>> near = codes.within(X[:2], radius=2)   # a pair of arrays for each query
     >>> bool(0 in near[0][0])
     True
+
+    The codes of a quantiser have no Hamming distances: they are searched with vectors as queries, by estimated distance.
+
+    >>> codes = frosh.Quantizer(n_bytes=4).fit(np.tile(X, (4, 1))).encode(X)
+    >>> codes.n_bytes, codes.is_quantized, codes.search(X[:2], k=3)[0].shape
+    (4, True, (2, 3))
     """
 
     def __init__(self) -> None:
-        raise TypeError("codes are made by Hasher.encode, Codes.load or Codes.from_packed")
+        raise TypeError("codes are made by Hasher.encode, Quantizer.encode, Codes.load or Codes.from_packed")
 
     @classmethod
     def _of(cls, native: Any, model: Any = None, n_jobs: int | None = None) -> Codes:
@@ -40,13 +46,33 @@ class Codes:
         return codes
 
     @staticmethod
-    def from_packed(packed: ArrayLike, n_bits: int, *, name: int = 0) -> Codes:
-        """Codes of another hash function: a uint8 matrix, least significant bit first. Only codes of the same `name`
-        can be compared."""
+    def from_packed(
+        packed: ArrayLike, n_bits: int | None = None, *, name: int = 0, hasher: Model | None = None
+    ) -> Codes:
+        """Codes from a uint8 matrix of packed bytes.
+
+        With `hasher`, a fitted `Hasher` or `Quantizer`, the bytes are what its `transform` made, and vectors can be
+        searched for. Otherwise they are codes of another hash function with `n_bits` bits, least significant bit first;
+        only codes of the same `name` can be compared.
+
+        >>> X = np.random.default_rng(0).standard_normal((2000, 32), dtype=np.float32)
+        >>> quantizer = frosh.Quantizer(n_bytes=4).fit(X)
+        >>> stored = quantizer.transform(X)
+        >>> frosh.Codes.from_packed(stored, hasher=quantizer).search(X[:2], k=3)[0].shape
+        (2, 3)
+        """
         array = np.asarray(packed)
-        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != -(-n_bits // 8):
-            raise ValueError(f"expected a uint8 matrix of {-(-n_bits // 8)} columns, got {array.dtype} of {array.shape}")
-        return Codes._of(_native.Codes.from_packed(array.tobytes(), n_bits, name))
+        model = None if hasher is None else hasher._model()
+        if model is not None and n_bits not in (None, model.bits):
+            raise ValueError(f"n_bits = {n_bits} is not possible: the codes of the model have {model.bits} bits")
+        if model is None and n_bits is None:
+            raise TypeError("give the number of bits, or the hasher that made the codes")
+        width = model.bytes_per_row if model is not None else -(-(n_bits or 0) // 8)
+        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
+            raise ValueError(f"expected a uint8 matrix of {width} columns, got {array.dtype} of {array.shape}")
+        if model is not None:
+            return Codes._of(model.codes_from_packed(array.tobytes()), model, hasher.n_jobs if hasher else None)
+        return Codes._of(_native.Codes.from_packed(array.tobytes(), n_bits or 0, name))
 
     def search(
         self,
@@ -55,27 +81,35 @@ class Codes:
         *,
         ranking: str | None = None,
         filter: ArrayLike | None = None,
-        hasher: Hasher | None = None,
+        hasher: Model | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The `k` nearest rows of each query: their numbers and distances, nearest first, as two matrices.
 
         `queries` are vectors, or other `Codes` (compared by Hamming distance). `ranking` is "hamming", "asymmetric" or
-        "estimated"; by default the one that the model chose. `filter` limits the search to these rows. There are fewer
-        than `k` columns if fewer rows match. Codes that were read from a file need the `hasher` for vectors.
+        "estimated"; by default the one that the model chose. The codes of a quantiser have the estimated ranking only.
+        `filter` limits the search to these rows. There are fewer than `k` columns if fewer rows match. Codes that were
+        read from a file need their `hasher`, a `Hasher` or `Quantizer`, for vectors.
         """
+        if self.is_quantized:
+            check_quantized(ranking)
         found = self._search(queries, hasher, k=_count(k), ranking=ranking, filter=row_numbers(filter))
         return _matrices(found)
 
     def within(
-        self, queries: Any, radius: int, *, filter: ArrayLike | None = None, hasher: Hasher | None = None
+        self, queries: Any, radius: int, *, filter: ArrayLike | None = None, hasher: Model | None = None
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """All rows whose code differs from the query's in at most `radius` bits: numbers and distances for each query."""
+        """All rows whose code differs from the query's in at most `radius` bits: numbers and distances for each query. For
+        sign bits only."""
+        if self.is_quantized:
+            check_quantized("hamming")
         found = self._search(queries, hasher, radius=_count(radius), ranking="hamming", filter=row_numbers(filter))
         return _lists(found)
 
-    def _search(self, queries: Any, hasher: Hasher | None, **options: Any) -> Any:
+    def _search(self, queries: Any, hasher: Model | None, **options: Any) -> Any:
         asked: Any
         if isinstance(queries, Codes):
+            if self.is_quantized:
+                raise ValueError("codes of a quantiser have no distances between each other: pass the queries as vectors")
             asked = queries._native
         elif isinstance(queries, (_native.Queries, _native.Codes)):
             asked = queries
@@ -88,13 +122,23 @@ class Codes:
 
     @property
     def packed(self) -> np.ndarray:
-        """The packed bytes, one row for each code, as `Hasher.transform` makes them."""
+        """The packed bytes, one row for each code, as `transform` makes them."""
         return self._native.packed()
 
     @property
     def n_bits(self) -> int:
         """Bits of a code."""
         return self._native.bits
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a code, without factors."""
+        return self._native.bytes_per_row
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether these are codes of a quantiser, not sign bits."""
+        return self._native.is_quantized
 
     @property
     def has_factors(self) -> bool:
@@ -116,7 +160,7 @@ class Codes:
         return self._native.to_bytes()
 
     @staticmethod
-    def from_bytes(data: bytes, *, hasher: Hasher | None = None) -> Codes:
+    def from_bytes(data: bytes, *, hasher: Model | None = None) -> Codes:
         """Reads the bytes of a codes file."""
         return Codes._of(_native.Codes.from_bytes(bytes(data)), None if hasher is None else hasher._model())
 
@@ -125,7 +169,7 @@ class Codes:
         self._native.save(os.fspath(path))
 
     @staticmethod
-    def load(path: str | os.PathLike[str], *, hasher: Hasher | None = None) -> Codes:
+    def load(path: str | os.PathLike[str], *, hasher: Model | None = None) -> Codes:
         """Reads a codes file."""
         return Codes._of(_native.Codes.load(os.fspath(path)), None if hasher is None else hasher._model())
 
@@ -142,7 +186,17 @@ class Codes:
         self._n_jobs = state["n_jobs"]
 
     def __repr__(self) -> str:
-        return f"<frosh.Codes: {len(self)} rows of {self.n_bits} bits>"
+        length = f"{self.n_bytes} bytes, quantiser" if self.is_quantized else f"{self.n_bits} bits"
+        return f"<frosh.Codes: {len(self)} rows of {length}>"
+
+
+def check_quantized(ranking: str | None) -> None:
+    """Fails if the codes of a quantiser do not have this ranking."""
+    if ranking in ("hamming", "asymmetric"):
+        raise ValueError(
+            f"the {ranking} ranking needs sign bits, and these are codes of a quantiser: use search with the estimated "
+            "ranking, which is the default"
+        )
 
 
 def row_numbers(ids: ArrayLike | None) -> list[int] | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _native
-from ._inputs import pieces, row_count, whole, widened
+from ._estimator import encoding_values
+from ._inputs import START_VALUES, pieces, row_count, whole, widened
+from ._models import Model
 from ._progress import Progress, reporting
-
-if TYPE_CHECKING:
-    from ._hasher import Hasher
 
 _PIECE = 8 << 20
 
@@ -49,7 +48,7 @@ def exact_neighbours(
 
 
 def evaluate(
-    hasher: Hasher,
+    hasher: Model,
     base: Any,
     queries: Any = None,
     *,
@@ -65,12 +64,12 @@ def evaluate(
     n_jobs: int | None = None,
     progress: Progress = None,
 ) -> dict[str, Any]:
-    """Measures a fitted hasher: MAP, recall, and recall after re-ranking. The figures are those of `frosh eval --json`.
+    """Measures a fitted model: MAP, recall, and recall after re-ranking. The figures are those of `frosh eval --json`.
 
     Parameters
     ----------
-    hasher : Hasher
-        A fitted hasher.
+    hasher : Hasher or Quantizer
+        A fitted model.
     base : rows
         What is searched. It is read twice or three times, so it cannot be an iterator.
     queries : rows, optional
@@ -115,21 +114,24 @@ def evaluate(
         asked = whole(queries, column)
     hasher._check_features(asked.shape[1])
 
-    def kept(what: str) -> Any:
+    def kept(what: str, start: int = START_VALUES) -> Any:
         with reporting(progress, rows, what) as report:
-            for first, piece in pieces(base, column, _PIECE):
+            for first, piece in pieces(base, column, _PIECE, start):
                 inside = _inside(held, first, len(piece))
                 part = np.delete(piece, inside, axis=0) if len(inside) else piece
                 if len(part):
                     yield first, part
                 report(len(piece))
 
-    if ranking is None:
+    if ranking is None and model.kind == "quantizer":
+        names = ["estimated"]
+    elif ranking is None:
         names = ["hamming", "asymmetric"] + (["estimated"] if model.has_factors else [])
     else:
         names = [ranking] if isinstance(ranking, str) else list(ranking)
     factors = "estimated" in names
-    parts = [model.encode(part, first, factors, n_jobs) for first, part in kept("encoding")]
+    encoder = hasher._encoder()
+    parts = [encoder.encode(part, first, factors, n_jobs) for first, part in kept("encoding", encoding_values(model))]
     if not parts:
         raise ValueError("the base has no rows beside the queries")
     codes = _native.Codes.join(parts)
@@ -150,7 +152,7 @@ def evaluate(
     else:
         known["labels"] = _labels(labels, query_labels, held, len(codes), len(asked))
     projected = model.queries(asked, n_jobs)
-    plain = -(-model.bits // 8)
+    plain = model.bytes_per_row
     rankings: dict[str, Any] = {}
     for name in names:
         got = _native.measure(projected, codes, name, ks=ks, oversample=oversample, n_jobs=n_jobs, **known)

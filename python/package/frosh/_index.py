@@ -6,18 +6,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _native
-from ._codes import _count, _lists, _matrices, row_numbers
+from ._codes import _count, _lists, _matrices, check_quantized, row_numbers
+from ._estimator import encoding_values
+from ._hasher import Hasher
 from ._inputs import pieces, row_count, whole
+from ._models import Model, of_model
 from ._progress import Progress, reporting
-
-if TYPE_CHECKING:
-    from ._hasher import Hasher
 
 #: Rows are encoded and copied piece by piece.
 _PIECE = 8 << 20
@@ -28,13 +28,13 @@ class Index:
 
     Parameters
     ----------
-    hasher : Hasher
-        A fitted hasher.
+    hasher : Hasher or Quantizer
+        A fitted model. The codes of a quantiser are made with its default effort.
     path : path, optional
         A new or empty folder. Without it, the index is in a temporary folder until `save`.
     factors : bool, optional
         Keep one byte more for each row, which the estimated ranking needs. By default if the hasher's ranking is that
-        one.
+        one. The codes of a quantiser need no factors.
     vectors : {"f32", "f16"}, optional
         Keep the vectors too, for re-ranking by exact distance.
 
@@ -64,11 +64,18 @@ class Index:
     array([['dog.jpg']], dtype=object)
     >>> pictures.remove(["dog.jpg", "none.jpg"])
     1
+
+    With a quantiser:
+
+    >>> index = frosh.Index(frosh.Quantizer(n_bytes=4).fit(np.tile(X, (4, 1))))
+    >>> _ = index.add(X)
+    >>> index.model, index.bytes_per_row, index.search(X[:2], k=3)[0].shape
+    (Quantizer(n_bytes=4), 4, (2, 3))
     """
 
     def __init__(
         self,
-        hasher: Hasher,
+        hasher: Model,
         path: str | os.PathLike[str] | None = None,
         *,
         factors: bool | None = None,
@@ -85,6 +92,7 @@ class Index:
         if factors is None:
             factors = model.has_factors and model.ranking == "estimated"
         self._native = _native.Index.create(self._path, model, factors, vectors)
+        self._describe(model)
 
     @classmethod
     def open(
@@ -101,7 +109,13 @@ class Index:
         index._temporary = None
         index._path, index._n_jobs = os.fspath(path), n_jobs
         index._native = _native.Index.open(index._path, mode == "a", verify)
+        index._describe(index._native.model())
         return index
+
+    def _describe(self, model: Any) -> None:
+        """Keeps what calls need to know of the model."""
+        self._is_quantized = model.kind == "quantizer"
+        self._first_piece = encoding_values(model)
 
     def add(
         self,
@@ -122,7 +136,7 @@ class Index:
 
             def parts() -> Iterator[tuple[int, np.ndarray, list[int] | list[str] | None]]:
                 done = 0
-                for first, piece in pieces(X, column, _PIECE):
+                for first, piece in pieces(X, column, _PIECE, self._first_piece):
                     done = first + len(piece)
                     if given is not None and done > len(given):
                         raise ValueError(f"there are {len(given)} ids, and more rows: give one for each row")
@@ -157,6 +171,8 @@ class Index:
         predicts for a recall of about 0.9, and none for `rerank=0`. `filter` limits the search to these ids. There are
         fewer than `k` columns if fewer rows match. Ids that are strings come as an array of objects.
         """
+        if self._is_quantized:
+            check_quantized(ranking)
         factor = None if rerank is None or rerank is True else int(rerank)
         found, names = self._search(queries, column, k=_count(k), ranking=ranking, filter=filter, rerank=factor)
         ids, distances = _matrices(found)
@@ -170,7 +186,10 @@ class Index:
         filter: ArrayLike | Sequence[str] | None = None,
         column: str | None = None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """All rows whose code differs from the query's in at most `radius` bits: ids and distances for each query."""
+        """All rows whose code differs from the query's in at most `radius` bits: ids and distances for each query. For
+        sign bits only."""
+        if self._is_quantized:
+            check_quantized("hamming")
         found, names = self._search(queries, column, radius=_count(radius), filter=filter)
         lists = _lists(found)
         if names is None:
@@ -222,11 +241,17 @@ class Index:
         return self._path
 
     @property
-    def hasher(self) -> Hasher:
-        """The hasher of the index."""
-        from ._hasher import Hasher
+    def model(self) -> Model:
+        """The model of the index: a `Hasher` or a `Quantizer`."""
+        return of_model(self._native.model(), self._n_jobs)
 
-        return Hasher._of_model(self._native.model(), self._n_jobs)
+    @property
+    def hasher(self) -> Hasher:
+        """The hasher of an index of sign bits."""
+        model = self.model
+        if not isinstance(model, Hasher):
+            raise ValueError("the index was built with a quantiser, and has no hasher: use its property model")
+        return model
 
     @property
     def removed(self) -> int:

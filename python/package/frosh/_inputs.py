@@ -16,7 +16,7 @@ import numpy as np
 from . import _native
 
 #: Values of the first piece.
-_START_VALUES = 4 << 20
+START_VALUES = 4 << 20
 #: Bytes of a piece that is a converted copy.
 _COPY_BYTES = 4 << 20
 #: A piece shall take at most about this long, so that Ctrl-C and progress are handled often enough.
@@ -38,7 +38,7 @@ def learning_values(method: str, metric: str, sketch_rows: int | None) -> int:
 
 
 def pieces(
-    X: Any, column: str | None = None, most: int | None = None, start: int = _START_VALUES
+    X: Any, column: str | None = None, most: int | None = None, start: int = START_VALUES
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The rows of `X` as pieces, each with the number of its first row. `most` limits the bytes of a piece, and `start`
     is the number of values of the first one.

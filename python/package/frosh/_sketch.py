@@ -1,4 +1,4 @@
-"""What was learned from rows: it takes more rows, merges with others, and fits hashers."""
+"""What was learned from rows: it takes more rows, merges with others, and fits models."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ._progress import Progress, reporting
 
 if TYPE_CHECKING:
     from ._hasher import Hasher
+    from ._quantizer import Quantizer
 
 
 class Certificate(NamedTuple):
@@ -33,7 +34,7 @@ class Sketch:
     ----------
     sketch_rows : int, optional
         Rows of the sketch: even, at least twice the bits of the hashers that will be fitted. By default 256 (for up to
-        128 bits), but at most twice the dimension.
+        128 bits), but at most twice the dimension. A quantiser uses up to 256.
     method : {"frosh", "frosh-sparse", "osh", "lsh"}
         The algorithm that learns.
     metric : {"l2", "cosine"}
@@ -61,6 +62,8 @@ class Sketch:
     (3000, (0, 1))
     >>> both.hasher(16).transform(X).shape
     (3000, 2)
+    >>> both.quantizer(4).transform(X).shape         # 4 bytes a row
+    (3000, 4)
     """
 
     def __init__(
@@ -135,6 +138,13 @@ class Sketch:
         from ._hasher import Hasher
 
         return Hasher._from_sketch(self, n_bits, rotation)
+
+    def quantizer(self, n_bytes: int = 8, *, effort: int = 8) -> Quantizer:
+        """Fits a quantiser. The sketch can fit several models, and take more rows afterwards. At least 1,024 rows must have
+        been sampled."""
+        from ._quantizer import Quantizer
+
+        return Quantizer._from_sketch(self, n_bytes, effort)
 
     def copy(self) -> Sketch:
         """A copy, which learns on its own."""

@@ -9,6 +9,8 @@
 >>> codes = frosh.dask.encode(x, sketch.hasher(8))
 >>> codes.compute().shape
 (4000, 1)
+>>> frosh.dask.encode(x, sketch.quantizer(4)).compute().shape
+(4000, 4)
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ._engines import FAN_IN, check_fan_in, finished, groups, merge_bytes, settings, sketch_part
-from ._hasher import Hasher
+from ._models import Model
 from ._sketch import Sketch
 
 try:
@@ -46,12 +48,12 @@ def sketch(data: Any, *, column: str | None = None, fan_in: int = FAN_IN, **sket
     return finished(dask.compute(level[0])[0])
 
 
-def encode(data: Any, hasher: Hasher, *, column: str | None = None) -> Any:
-    """Packed codes as a Dask array: of a Dask array with the same chunks of rows, of a data frame with one chunk for
+def encode(data: Any, hasher: Model, *, column: str | None = None) -> Any:
+    """Packed codes by a `Hasher` or `Quantizer` as a Dask array: of a Dask array with the same chunks of rows, of a data frame with one chunk for
     each partition. Nothing is computed yet."""
     import dask.array as da
 
-    width = -(-hasher._model().bits // 8)
+    width = hasher._model().bytes_per_row
     if isinstance(data, da.Array):
         rows = data.rechunk({1: data.shape[1]}) if len(data.chunks[1]) > 1 else data
         return rows.map_blocks(_encode, hasher, dtype=np.uint8, chunks=(rows.chunks[0], (width,)), meta=np.empty((0, 0), np.uint8))
@@ -79,7 +81,7 @@ def _part(batch: Any, worker: int, given: dict[str, Any], column: str | None) ->
     return sketch_part([batch] if len(batch) else [], worker, given, column)
 
 
-def _encode(batch: Any, hasher: Hasher, column: str | None = None) -> np.ndarray:
+def _encode(batch: Any, hasher: Model, column: str | None = None) -> np.ndarray:
     if len(batch) == 0:
-        return np.empty((0, -(-hasher._model().bits // 8)), np.uint8)
+        return np.empty((0, hasher._model().bytes_per_row), np.uint8)
     return hasher.transform(batch, column=column)

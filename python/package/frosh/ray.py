@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._engines import FAN_IN, check_fan_in, finished, groups, merge_bytes, settings, sketch_part
-from ._hasher import Hasher
+from ._models import Model
 from ._sketch import Sketch
 
 try:
@@ -43,8 +43,9 @@ def sketch(data: Any, *, column: str | None = None, fan_in: int = FAN_IN, **sket
     return finished(ray.get(level[0]))
 
 
-def encode(data: Any, hasher: Hasher, *, column: str, output: str = "code") -> Any:
-    """A Ray Dataset with one more column: the packed code of each row, as fixed-size binary. Nothing is computed yet."""
+def encode(data: Any, hasher: Model, *, column: str, output: str = "code") -> Any:
+    """A Ray Dataset with one more column: the packed code of each row by a `Hasher` or `Quantizer`, as fixed-size binary.
+    Nothing is computed yet."""
     if not isinstance(output, str) or not output:
         raise ValueError("output is the name of a column")
     model = ray.put(hasher)
@@ -61,9 +62,9 @@ def encode(data: Any, hasher: Hasher, *, column: str, output: str = "code") -> A
     return data.map_batches(add, batch_format="pyarrow")
 
 
-def _codes(table: Any, hasher: Hasher, column: str) -> np.ndarray:
+def _codes(table: Any, hasher: Model, column: str) -> np.ndarray:
     if table.num_rows == 0:
-        return np.empty((0, -(-hasher._model().bits // 8)), np.uint8)
+        return np.empty((0, hasher._model().bytes_per_row), np.uint8)
     return np.ascontiguousarray(hasher.transform(_storage(table, column)))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ._engines import FAN_IN, check_fan_in, finished, merge_bytes, settings, sketch_part
-from ._hasher import Hasher
+from ._models import Model
 from ._sketch import Sketch
 
 try:
@@ -80,8 +80,9 @@ def _merged(parts: Any, group: int) -> Any:
     return parts.groupBy(key.alias("group")).applyInArrow(merge, _PARTS)
 
 
-def encode(df: Any, hasher: Hasher, column: str, *, output: str = "code") -> Any:
-    """The data frame with one more column: the packed code of each row, as binary. Nothing is computed yet."""
+def encode(df: Any, hasher: Model, column: str, *, output: str = "code") -> Any:
+    """The data frame with one more column: the packed code of each row by a `Hasher` or `Quantizer`, as binary. Nothing is
+    computed yet."""
     if column not in df.columns:
         raise ValueError(f"there is no column {column!r}: the columns are {', '.join(df.columns)}")
     if output in df.columns:
@@ -98,7 +99,7 @@ def encode(df: Any, hasher: Hasher, column: str, *, output: str = "code") -> Any
     return df.mapInArrow(add, StructType([*df.schema.fields, StructField(output, BinaryType())]))
 
 
-def _binary(hasher: Hasher, rows: Any) -> Any:
+def _binary(hasher: Model, rows: Any) -> Any:
     """The codes of rows as an Arrow array of binary values."""
     import pyarrow as pa
 
@@ -107,13 +108,14 @@ def _binary(hasher: Hasher, rows: Any) -> Any:
     return pa.BinaryArray.from_buffers(pa.binary(), len(codes), [None, pa.py_buffer(offsets), pa.py_buffer(codes)])
 
 
-def register(spark: Any, hasher: Hasher | None = None, **sketch_settings: Any) -> None:
+def register(spark: Any, hasher: Model | None = None, **sketch_settings: Any) -> None:
     """Registers functions for Spark SQL.
 
     - `frosh_sketch(vector, worker)`: an aggregate, the sketch of a group of rows. The worker number must be the same for
       all rows of a group, and different in every group. A group is held in memory; `frosh.spark.sketch` holds one batch.
     - `frosh_merge(sketch)`: an aggregate, the merged sketch.
     - `frosh_fit(sketch, bits)`: the bytes of a model file; `frosh.Hasher.from_bytes` reads them.
+    - `frosh_fit_quantizer(sketch, bytes)`: the same for a quantiser; `frosh.Quantizer.from_bytes` reads them.
     - `frosh_encode(vector)`: the packed code, if `hasher` is given.
     """
     given = settings(sketch_settings)
@@ -136,7 +138,17 @@ def register(spark: Any, hasher: Hasher | None = None, **sketch_settings: Any) -
         pairs = zip(sketches, bits)
         return pd.Series([Sketch.from_bytes(part, n_jobs=1).hasher(int(n)).to_bytes() for part, n in pairs])
 
-    functions = {"frosh_sketch": frosh_sketch, "frosh_merge": frosh_merge, "frosh_fit": frosh_fit}
+    @pandas_udf("binary")
+    def frosh_fit_quantizer(sketches: pd.Series, lengths: pd.Series) -> pd.Series:
+        pairs = zip(sketches, lengths)
+        return pd.Series([Sketch.from_bytes(part, n_jobs=1).quantizer(int(n)).to_bytes() for part, n in pairs])
+
+    functions = {
+        "frosh_sketch": frosh_sketch,
+        "frosh_merge": frosh_merge,
+        "frosh_fit": frosh_fit,
+        "frosh_fit_quantizer": frosh_fit_quantizer,
+    }
     if hasher is not None:
 
         @pandas_udf("binary")

@@ -5,8 +5,10 @@
 //! | `frosh_sketch(vector [, options])` | aggregate | a sketch (binary): partial for each partition, merged at the end (Algorithm 3) |
 //! | `frosh_merge(sketch)` | aggregate | one sketch of many stored ones |
 //! | `frosh_model(sketch, bits [, options])` | scalar | a model (binary) |
+//! | `frosh_quantizer(sketch, bytes [, options])` | scalar | a model of a quantiser (binary) |
 //! | `frosh_encode(vector, model [, options])` | scalar | the packed code (binary) |
-//! | `frosh_hamming(code, code)` | scalar | the number of bits that differ |
+//! | `frosh_hamming(code, code)` | scalar | the number of bits that differ; for sign bits |
+//! | `frosh_distance(code, vector, model)` | scalar | the estimated squared distance of a quantiser, the asymmetric distance of sign bits |
 //! | `frosh_info(sketch or model)` | scalar | facts as JSON text |
 //! | `frosh_version()` | scalar | the release that runs the query |
 //!
@@ -15,9 +17,10 @@
 //!
 //! | function | options |
 //! |---|---|
-//! | `frosh_sketch` | `bits=N` or `sketch_rows=N`, `block_rows=N`, `reservoir=N`, `seed=N`, `method=NAME`, `metric=NAME`, `dim=N`, `skip_bad` |
+//! | `frosh_sketch` | `bits=N`, `bytes=N` (for a quantiser) or `sketch_rows=N`, `block_rows=N`, `reservoir=N`, `seed=N`, `method=NAME`, `metric=NAME`, `dim=N`, `skip_bad` |
 //! | `frosh_model` | `rotation=NAME`, `allow_constant` |
-//! | `frosh_encode` | `skip_bad` |
+//! | `frosh_quantizer` | `allow_constant` |
+//! | `frosh_encode` | `skip_bad`, `effort=N` (for a quantiser: from 1, the fastest, to 32; by default 8) |
 //!
 //! A row that cannot be used (null, NaN or infinity, another length) is an error that names its position. With `skip_bad`
 //! such rows are left out and counted (`left_out` in `frosh_info`); `frosh_encode` gives a null for them. A null vector has
@@ -61,6 +64,8 @@
 #![deny(unsafe_code)]
 
 mod binary;
+mod distance;
+mod models;
 mod options;
 mod scalars;
 mod sketch;
@@ -85,8 +90,8 @@ pub fn register(context: &SessionContext) {
 
 /// The scalar functions.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
-    use Function::{Encode, Hamming, Info, Model, Version};
-    let functions = [Model, Encode, Hamming, Info, Version];
+    use Function::{Distance, Encode, Hamming, Info, Model, Quantizer, Version};
+    let functions = [Model, Quantizer, Encode, Hamming, Distance, Info, Version];
     functions.map(|f| Arc::new(ScalarUDF::new_from_impl(Scalar::new(f)))).to_vec()
 }
 

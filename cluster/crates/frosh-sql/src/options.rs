@@ -1,5 +1,6 @@
 //! The options of a function: text such as `'bits=64, metric=cosine, skip_bad'`.
 
+use crate::models::{DEFAULT_EFFORT, Kind};
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
 use frosh::{Config, Method, Metric, Rotation};
 use std::fmt::Display;
@@ -10,6 +11,7 @@ use std::str::FromStr;
 pub(crate) struct SketchOptions {
     dim: Option<usize>,
     bits: Option<usize>,
+    bytes: Option<usize>,
     sketch_rows: Option<usize>,
     block_rows: Option<usize>,
     reservoir: Option<usize>,
@@ -20,11 +22,20 @@ pub(crate) struct SketchOptions {
     pub(crate) skip_bad: bool,
 }
 
-/// Options of `frosh_model`.
+/// Options of `frosh_model` and `frosh_quantizer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModelOptions {
     pub(crate) rotation: Option<Rotation>,
     pub(crate) allow_constant: bool,
+}
+
+/// Options of `frosh_encode`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EncodeOptions {
+    /// Rows that cannot be used get a null instead of an error.
+    pub(crate) skip_bad: bool,
+    /// How hard a quantiser searches for the best code.
+    pub(crate) effort: usize,
 }
 
 impl SketchOptions {
@@ -34,6 +45,7 @@ impl SketchOptions {
             match name {
                 "dim" => options.dim = Some(number(name, value)?),
                 "bits" => options.bits = Some(number(name, value)?),
+                "bytes" => options.bytes = Some(number(name, value)?),
                 "sketch_rows" => options.sketch_rows = Some(number(name, value)?),
                 "block_rows" => options.block_rows = Some(number(name, value)?),
                 "reservoir" => options.reservoir = Some(number(name, value)?),
@@ -42,18 +54,21 @@ impl SketchOptions {
                 "metric" => options.metric = named(name, value)?,
                 "skip_bad" => options.skip_bad = flag(name, value)?,
                 _ => {
-                    let known = "dim, bits, sketch_rows, block_rows, reservoir, seed, method, metric, skip_bad";
+                    let known = "dim, bits, bytes, sketch_rows, block_rows, reservoir, seed, method, metric, skip_bad";
                     return Err(unknown("frosh_sketch", name, known));
                 }
             }
         }
-        if options.bits.is_some() && options.sketch_rows.is_some() {
+        if [options.bits, options.bytes, options.sketch_rows].iter().flatten().count() > 1 {
             return Err(plan_datafusion_err!(
-                "frosh_sketch: bits and sketch_rows both set the rows of the sketch: give one of them"
+                "frosh_sketch: bits, bytes and sketch_rows all set the rows of the sketch: give one of them"
             ));
         }
         // The dimension is not known yet. The other settings are checked before any row is read.
-        let checked = options.config(options.dim.unwrap_or(1 << 10)).resolved_block_rows();
+        let config = options.config(options.dim.unwrap_or(1 << 10));
+        let checked = config.resolved_block_rows().map(drop);
+        let checked =
+            checked.and_then(|()| options.bytes.map_or(Ok(()), |n| config.check_quantizer(n)));
         checked.map_err(|error| plan_datafusion_err!("frosh_sketch: {error}"))?;
         Ok(options)
     }
@@ -71,7 +86,10 @@ impl SketchOptions {
             .metric(self.metric)
             .seed(self.seed)
             .worker_from_rows();
-        if let Some(rows) = self.sketch_rows.or(self.bits.map(|bits| bits.saturating_mul(2))) {
+        // A number of bytes that no quantiser has must not overflow here: it is refused when the options are read.
+        let of_bytes = |bytes: usize| Config::quantizer_rows(bytes.min(1 << 20));
+        let of_bits = self.bits.map(|bits| bits.saturating_mul(2));
+        if let Some(rows) = self.sketch_rows.or(of_bits).or(self.bytes.map(of_bytes)) {
             config = config.sketch_rows(rows);
         }
         if let Some(rows) = self.block_rows {
@@ -85,29 +103,41 @@ impl SketchOptions {
 }
 
 impl ModelOptions {
-    pub(crate) fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(kind: Kind, text: &str) -> Result<Self> {
         let mut options = Self::default();
         for (name, value) in pairs(text) {
-            match name {
-                "rotation" => options.rotation = Some(named(name, value)?),
-                "allow_constant" => options.allow_constant = flag(name, value)?,
-                _ => return Err(unknown("frosh_model", name, "rotation, allow_constant")),
+            match (kind, name) {
+                (Kind::Hasher, "rotation") => options.rotation = Some(named(name, value)?),
+                (_, "allow_constant") => options.allow_constant = flag(name, value)?,
+                (Kind::Hasher, _) => {
+                    return Err(unknown(kind.function(), name, "rotation, allow_constant"));
+                }
+                (Kind::Quantizer, _) => {
+                    return Err(unknown(kind.function(), name, "allow_constant"));
+                }
             }
         }
         Ok(options)
     }
 }
 
-/// Options of `frosh_encode`: whether rows that cannot be used get a null instead of an error.
-pub(crate) fn skips_bad(text: &str) -> Result<bool> {
-    let mut skip_bad = false;
-    for (name, value) in pairs(text) {
-        match name {
-            "skip_bad" => skip_bad = flag(name, value)?,
-            _ => return Err(unknown("frosh_encode", name, "skip_bad")),
+impl EncodeOptions {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut options = Self { skip_bad: false, effort: DEFAULT_EFFORT };
+        for (name, value) in pairs(text) {
+            match name {
+                "skip_bad" => options.skip_bad = flag(name, value)?,
+                "effort" => options.effort = number(name, value)?,
+                _ => return Err(unknown("frosh_encode", name, "skip_bad, effort")),
+            }
+        }
+        match options.effort {
+            1..=32 => Ok(options),
+            effort => Err(plan_datafusion_err!(
+                "frosh_encode: effort={effort}: expected a number from 1 (fastest) to 32 (most accurate)"
+            )),
         }
     }
-    Ok(skip_bad)
 }
 
 fn pairs(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
@@ -156,9 +186,14 @@ mod tests {
         let want = Config::new(8).sketch_rows(32).metric(Metric::Cosine).seed(7).worker_from_rows();
         assert_eq!(options.config(8), want);
         assert_eq!(SketchOptions::parse("").unwrap().config(9), Config::new(9).worker_from_rows());
-        let options = ModelOptions::parse("rotation=itq").unwrap();
+        let options = SketchOptions::parse("bytes=20").unwrap();
+        assert_eq!(options.config(8), Config::new(8).sketch_rows(160).worker_from_rows());
+        let options = ModelOptions::parse(Kind::Hasher, "rotation=itq").unwrap();
         assert_eq!(options.rotation, Some(Rotation::Itq));
-        assert!(skips_bad("skip_bad=true").unwrap() && !skips_bad("").unwrap());
+        let options = EncodeOptions::parse("skip_bad=true, effort=3").unwrap();
+        assert_eq!(options, EncodeOptions { skip_bad: true, effort: 3 });
+        let none = EncodeOptions::parse("").unwrap();
+        assert_eq!(none, EncodeOptions { skip_bad: false, effort: 8 });
     }
 
     #[test]
@@ -168,6 +203,11 @@ mod tests {
             ("bits", "bits needs a value"),
             ("bits=many", "bits=many: expected a whole number"),
             ("bits=64, sketch_rows=128", "give one of them"),
+            ("bits=64, bytes=8", "give one of them"),
+            ("bytes=3", "4 to 64"),
+            ("bytes=99999999999999999", "4 to 64"),
+            ("bytes=8, reservoir=1000", "needs 1024"),
+            ("bytes=8, method=lsh", "LSH"),
             ("metric=l3", "l3"),
             ("sketch_rows=7", "sketch_rows = 7"),
             ("skip_bad=perhaps", "expected true or false"),
@@ -175,7 +215,15 @@ mod tests {
             let error = SketchOptions::parse(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
-        assert!(ModelOptions::parse("turn=1").unwrap_err().to_string().contains("rotation"));
-        assert!(skips_bad("skip").unwrap_err().to_string().contains("skip_bad"));
+        let said = |kind, text| ModelOptions::parse(kind, text).unwrap_err().to_string();
+        assert!(said(Kind::Hasher, "turn=1").contains("rotation"));
+        assert!(said(Kind::Quantizer, "rotation=itq").contains("no option \"rotation\""));
+        for (text, words) in [
+            ("skip", "skip_bad, effort"),
+            ("effort=0", "1 (fastest)"),
+            ("effort=33", "1 (fastest)"),
+        ] {
+            assert!(EncodeOptions::parse(text).unwrap_err().to_string().contains(words), "{text}");
+        }
     }
 }

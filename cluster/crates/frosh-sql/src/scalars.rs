@@ -1,8 +1,10 @@
-//! The scalar functions: `frosh_model`, `frosh_encode`, `frosh_hamming`, `frosh_info`, `frosh_version`.
+//! The scalar functions: `frosh_model`, `frosh_quantizer`, `frosh_encode`, `frosh_hamming`, `frosh_info`, `frosh_version`.
+//! `frosh_distance` computes in `distance.rs`.
 
-use crate::options::{self, ModelOptions};
+use crate::models::{self, Kind};
+use crate::options::{EncodeOptions, ModelOptions};
 use crate::vectors::{self, Bad, Sink};
-use crate::{VERSION, binary};
+use crate::{VERSION, binary, distance};
 use datafusion::arrow::array::{
     ArrayRef, AsArray, BinaryBuilder, BinaryViewBuilder, StringBuilder, UInt32Builder,
 };
@@ -12,17 +14,18 @@ use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err, pla
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
-use frosh::{Element, Hasher, Method, Rows, Sketch};
+use frosh::{Element, Model, Rows, Sketch};
 use serde_json::json;
-use std::sync::{Arc, Mutex, PoisonError};
-use xxhash_rust::xxh3::xxh3_128;
+use std::sync::Arc;
 
 /// The functions, which differ in what they compute from their arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
     Model,
+    Quantizer,
     Encode,
     Hamming,
+    Distance,
     Info,
     Version,
 }
@@ -48,8 +51,10 @@ impl ScalarUDFImpl for Scalar {
     fn name(&self) -> &str {
         match self.function {
             Function::Model => "frosh_model",
+            Function::Quantizer => "frosh_quantizer",
             Function::Encode => "frosh_encode",
             Function::Hamming => "frosh_hamming",
+            Function::Distance => "frosh_distance",
             Function::Info => "frosh_info",
             Function::Version => "frosh_version",
         }
@@ -66,15 +71,19 @@ impl ScalarUDFImpl for Scalar {
         let bytes = binary::is_binary;
         let mut coerced = types.to_vec();
         let fits = match (self.function, types) {
-            (Function::Model, [sketch, bits, rest @ ..]) => {
+            (Function::Model | Function::Quantizer, [sketch, length, rest @ ..]) => {
                 coerced[1] = DataType::Int64;
-                bytes(sketch) && bits.is_integer() && rest.len() <= 1 && rest.iter().all(text)
+                bytes(sketch) && length.is_integer() && rest.len() <= 1 && rest.iter().all(text)
             }
             (Function::Encode, [vector, model, rest @ ..]) => {
                 vectors::check_type(self.name(), vector)?;
                 bytes(model) && rest.len() <= 1 && rest.iter().all(text)
             }
             (Function::Hamming, [a, b]) => bytes(a) && bytes(b),
+            (Function::Distance, [code, vector, model]) => {
+                vectors::check_type(self.name(), vector)?;
+                bytes(code) && bytes(model)
+            }
             (Function::Info, [one]) => bytes(one),
             (Function::Version, []) => true,
             _ => false,
@@ -84,10 +93,14 @@ impl ScalarUDFImpl for Scalar {
         }
         match self.function {
             Function::Model => plan_err!("frosh_model takes a sketch, bits and a text of options"),
+            Function::Quantizer => {
+                plan_err!("frosh_quantizer takes a sketch, bytes and a text of options")
+            }
             Function::Encode => {
                 plan_err!("frosh_encode takes a vector, a model and a text of options")
             }
             Function::Hamming => plan_err!("frosh_hamming takes two codes"),
+            Function::Distance => plan_err!("frosh_distance takes a code, a vector and a model"),
             Function::Info => plan_err!("frosh_info takes a sketch or a model"),
             Function::Version => plan_err!("frosh_version takes no argument"),
         }
@@ -96,9 +109,10 @@ impl ScalarUDFImpl for Scalar {
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.function {
             // A model is joined to many rows. A view repeats 16 bytes for each of them, not the model.
-            Function::Model => DataType::BinaryView,
+            Function::Model | Function::Quantizer => DataType::BinaryView,
             Function::Encode => DataType::Binary,
             Function::Hamming => DataType::UInt32,
+            Function::Distance => DataType::Float64,
             Function::Info | Function::Version => DataType::Utf8,
         })
     }
@@ -111,9 +125,11 @@ impl ScalarUDFImpl for Scalar {
         let single = args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if single { 1 } else { rows };
         let array = match self.function {
-            Function::Model => model(&args, rows)?,
+            Function::Model => model(Kind::Hasher, &args, rows)?,
+            Function::Quantizer => model(Kind::Quantizer, &args, rows)?,
             Function::Encode => encode(&args, rows)?,
             Function::Hamming => hamming(&args, rows)?,
+            Function::Distance => distance::of(&args, rows)?,
             _ => info(&args, rows)?,
         };
         match single {
@@ -124,13 +140,13 @@ impl ScalarUDFImpl for Scalar {
 }
 
 /// A column of bytes, or one value for all rows, which is not repeated.
-enum Bytes {
+pub(crate) enum Bytes {
     One(Option<Vec<u8>>),
     Column(ArrayRef),
 }
 
 impl Bytes {
-    fn new(function: &str, value: &ColumnarValue) -> Result<Self> {
+    pub(crate) fn new(function: &str, value: &ColumnarValue) -> Result<Self> {
         match value {
             ColumnarValue::Array(array) => Ok(Self::Column(Arc::clone(array))),
             ColumnarValue::Scalar(scalar) => {
@@ -142,7 +158,7 @@ impl Bytes {
     }
 
     /// One value for each of `rows` rows.
-    fn iter(
+    pub(crate) fn iter(
         &self,
         function: &str,
         rows: usize,
@@ -167,65 +183,30 @@ fn text_option(function: &str, args: &[ColumnarValue], index: usize) -> Result<S
     }
 }
 
-fn model(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
-    let name = "frosh_model";
-    let options = ModelOptions::parse(&text_option(name, args, 2)?)?;
+fn model(kind: Kind, args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
+    let name = kind.function();
+    let options = ModelOptions::parse(kind, &text_option(name, args, 2)?)?;
     let sketches = Bytes::new(name, &args[0])?;
-    let bits = cast(&args[1].to_array(rows)?, &DataType::Int64)?;
+    let lengths = cast(&args[1].to_array(rows)?, &DataType::Int64)?;
     let mut out = BinaryViewBuilder::new();
-    let pairs = sketches.iter(name, rows)?.zip(bits.as_primitive::<Int64Type>().iter());
-    for (row, (sketch, bits)) in pairs.enumerate() {
-        let (Some(sketch), Some(bits)) = (sketch, bits) else {
+    let pairs = sketches.iter(name, rows)?.zip(lengths.as_primitive::<Int64Type>().iter());
+    for (row, (sketch, length)) in pairs.enumerate() {
+        let (Some(sketch), Some(length)) = (sketch, length) else {
             out.append_null();
             continue;
         };
-        let failed = |error: &dyn std::fmt::Display| {
-            exec_datafusion_err!("{name}: row {row} of its batch: {error}")
-        };
-        let sketch = Sketch::from_bytes(sketch).map_err(|e| failed(&e))?;
-        let bits = usize::try_from(bits).map_err(|_| failed(&format!("{bits} bits")))?;
-        let hasher = match options.rotation {
-            Some(rotation) => sketch.hasher_with(bits, rotation),
-            None => sketch.hasher(bits),
-        };
-        let hasher = hasher.map_err(|e| failed(&e))?;
-        if hasher.rank() == 0 && hasher.method() != Method::Lsh && !options.allow_constant {
-            let rows = hasher.rows();
-            return Err(failed(&format!(
-                "nothing can be learned from {rows} rows that are all equal: check the data, or give the option \
-                 allow_constant"
-            )));
-        }
-        out.append_value(hasher.to_bytes());
+        let failed =
+            |error: String| exec_datafusion_err!("{name}: row {row} of its batch: {error}");
+        let sketch = Sketch::from_bytes(sketch).map_err(|e| failed(e.to_string()))?;
+        let model = models::fit(kind, &sketch, length, &options).map_err(failed)?;
+        out.append_value(model.to_bytes());
     }
     Ok(Arc::new(out.finish()))
 }
 
-/// Models that were read lately. A query passes the same model with every batch.
-static MODELS: Mutex<Vec<(u128, Arc<Hasher>)>> = Mutex::new(Vec::new());
-const KEPT_MODELS: usize = 8;
-
-fn hasher(bytes: &[u8]) -> Result<Arc<Hasher>> {
-    let key = xxh3_128(bytes);
-    let find = |models: &[(u128, Arc<Hasher>)]| {
-        models.iter().find(|(other, _)| *other == key).map(|(_, model)| Arc::clone(model))
-    };
-    if let Some(model) = find(&MODELS.lock().unwrap_or_else(PoisonError::into_inner)) {
-        return Ok(model);
-    }
-    let model = Hasher::from_bytes(bytes);
-    let model = Arc::new(model.map_err(|e| exec_datafusion_err!("frosh_encode: the model: {e}"))?);
-    let mut models = MODELS.lock().unwrap_or_else(PoisonError::into_inner);
-    if models.len() == KEPT_MODELS {
-        models.remove(0);
-    }
-    models.push((key, Arc::clone(&model)));
-    Ok(model)
-}
-
 /// Encodes rows with one model.
 struct Encoder<'a> {
-    hasher: &'a Hasher,
+    model: &'a Model,
     skip_bad: bool,
     /// Number of the first row in the batch, for errors.
     first: usize,
@@ -242,7 +223,7 @@ impl Sink for Encoder<'_> {
             Err(error) => return exec_err!("frosh_encode: {error}"),
         };
         if good > 0 {
-            let codes = self.hasher.encode(rows.slice(0..good));
+            let codes = self.model.encode(rows.slice(0..good));
             let codes = codes.map_err(|error| exec_datafusion_err!("frosh_encode: {error}"))?;
             (0..codes.len()).for_each(|i| self.out.append_value(codes.row(i)));
         }
@@ -264,7 +245,7 @@ impl Sink for Encoder<'_> {
 
 fn encode(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
     let name = "frosh_encode";
-    let skip_bad = options::skips_bad(&text_option(name, args, 2)?)?;
+    let options = EncodeOptions::parse(&text_option(name, args, 2)?)?;
     let vectors = args[0].to_array(rows)?;
     let models = Bytes::new(name, &args[1])?;
     let mut out = BinaryBuilder::new();
@@ -275,28 +256,33 @@ fn encode(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
     let mut first = 0;
     while first < rows {
         let model = models[first.min(models.len() - 1)];
-        // Rows that have the same model, at the same place in memory, are encoded together.
-        let same = |other: &&Option<&[u8]>| match (model, other) {
-            (Some(a), Some(b)) => std::ptr::eq(a, *b) || (a.len() < 64 && a == *b),
-            (None, None) => true,
-            _ => false,
-        };
+        // Rows that have the same model are encoded together.
         let count = match models.len() {
             1 => rows,
-            _ => models[first..].iter().take_while(same).count(),
+            _ => models[first..].iter().take_while(|other| same_model(model, **other)).count(),
         };
         match model {
             None => (0..count).for_each(|_| out.append_null()),
             Some(model) => {
-                let hasher = hasher(model)?;
-                let mut dim = Some(hasher.dim());
-                let mut sink = Encoder { hasher: &hasher, skip_bad, first, out: &mut out };
+                let model = models::read(name, model, options.effort)?;
+                let mut dim = Some(model.dim());
+                let skip_bad = options.skip_bad;
+                let mut sink = Encoder { model: &model, skip_bad, first, out: &mut out };
                 vectors::feed(&vectors.slice(first, count), &mut dim, &mut sink)?;
             }
         }
         first += count;
     }
     Ok(Arc::new(out.finish()))
+}
+
+/// Whether two values are the same model, at the same place in memory. Different places are not compared: models are long.
+pub(crate) fn same_model(one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
+    match (one, other) {
+        (Some(a), Some(b)) => std::ptr::eq(a, b) || (a.len() < 64 && a == b),
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 fn hamming(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
@@ -315,12 +301,12 @@ fn hamming(args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
                 b.len()
             );
         }
-        out.append_value(distance(a, b));
+        out.append_value(bits_that_differ(a, b));
     }
     Ok(Arc::new(out.finish()))
 }
 
-pub(crate) fn distance(a: &[u8], b: &[u8]) -> u32 {
+pub(crate) fn bits_that_differ(a: &[u8], b: &[u8]) -> u32 {
     let (a, b) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let words = a.0.iter().zip(b.0);
     let words = words.map(|(x, y)| (u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y)).count_ones());
@@ -372,20 +358,35 @@ fn facts(bytes: &[u8]) -> Option<String> {
             .to_string(),
         );
     }
-    let hasher = Hasher::from_bytes(bytes).ok()?;
-    Some(
-        json!({
-            "kind": "model",
-            "id": hasher.id().to_string(),
-            "bits": hasher.bits(),
-            "dim": hasher.dim(),
-            "method": hasher.method().as_str(),
-            "metric": hasher.metric().as_str(),
-            "rotation": hasher.rotation().as_str(),
-            "ranking": hasher.ranking().as_str(),
-            "rows": hasher.rows(),
+    Some(match Model::from_bytes(bytes).ok()? {
+        Model::Quantizer(quantizer) => json!({
+            "kind": "quantizer",
+            "id": quantizer.id().to_string(),
+            "bytes_per_row": quantizer.bytes(),
+            "dim": quantizer.dim(),
+            "directions": quantizer.directions(),
+            "metric": quantizer.metric().as_str(),
+            "ranking": "estimated",
+            "seed": quantizer.seed(),
+            "rows": quantizer.rows(),
             "bytes": bytes.len(),
         })
         .to_string(),
-    )
+        model => {
+            let hasher = model.hasher()?;
+            json!({
+                "kind": "model",
+                "id": hasher.id().to_string(),
+                "bits": hasher.bits(),
+                "dim": hasher.dim(),
+                "method": hasher.method().as_str(),
+                "metric": hasher.metric().as_str(),
+                "rotation": hasher.rotation().as_str(),
+                "ranking": hasher.ranking().as_str(),
+                "rows": hasher.rows(),
+                "bytes": bytes.len(),
+            })
+            .to_string()
+        }
+    })
 }

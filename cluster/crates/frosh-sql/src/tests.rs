@@ -1,5 +1,7 @@
 //! The functions on a local DataFusion, against the library's own results, byte for byte.
 
+mod quantizer;
+
 use crate::{register, session_config, set_partitions};
 use datafusion::arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, FixedSizeListArray, Int64Array,
@@ -345,9 +347,9 @@ fn every_bit_of_a_code_counts() {
         for bit in 0..bytes * 8 {
             let mut one = zero.clone();
             one[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(crate::scalars::distance(&zero, &one), 1);
+            assert_eq!(crate::scalars::bits_that_differ(&zero, &one), 1);
         }
-        assert_eq!(crate::scalars::distance(&zero, &vec![255; bytes]), bytes as u32 * 8);
+        assert_eq!(crate::scalars::bits_that_differ(&zero, &vec![255; bytes]), bytes as u32 * 8);
     }
 }
 

@@ -72,29 +72,7 @@ pub(crate) trait Sink {
 /// Passes the rows of a batch to `sink` in their order. `dim` is the length of rows; if it is not known yet, the first
 /// vector determines it.
 pub(crate) fn feed(array: &ArrayRef, dim: &mut Option<usize>, sink: &mut impl Sink) -> Result<()> {
-    let place: Box<dyn Fn(usize) -> Range<usize>>;
-    let values;
-    match array.data_type() {
-        DataType::FixedSizeList(_, length) => {
-            let (list, length) = (array.as_fixed_size_list(), *length as usize);
-            values = list.values();
-            let first = list.value_offset(0) as usize;
-            place = Box::new(move |row| first + row * length..first + (row + 1) * length);
-        }
-        DataType::List(_) => {
-            let list = array.as_list::<i32>();
-            values = list.values();
-            let at = list.value_offsets();
-            place = Box::new(move |row| at[row] as usize..at[row + 1] as usize);
-        }
-        DataType::LargeList(_) => {
-            let list = array.as_list::<i64>();
-            values = list.values();
-            let at = list.value_offsets();
-            place = Box::new(move |row| at[row] as usize..at[row + 1] as usize);
-        }
-        other => return Err(wrong_type("frosh", other)),
-    }
+    let (values, place) = places(array)?;
     let batch = Batch { rows: array.len(), nulls: array.nulls(), place: &*place };
     match values.data_type() {
         DataType::Float16 => batch.feed::<Float16Type>(values, dim, sink),
@@ -104,6 +82,32 @@ pub(crate) fn feed(array: &ArrayRef, dim: &mut Option<usize>, sink: &mut impl Si
         DataType::UInt8 => batch.feed::<UInt8Type>(values, dim, sink),
         _ => Err(wrong_type("frosh", array.data_type())),
     }
+}
+
+/// Where the values of a row are in an array.
+pub(crate) type Places<'a> = Box<dyn Fn(usize) -> Range<usize> + 'a>;
+
+/// The values of a column of lists, and where those of each row are.
+pub(crate) fn places(array: &ArrayRef) -> Result<(&ArrayRef, Places<'_>)> {
+    Ok(match array.data_type() {
+        DataType::FixedSizeList(_, length) => {
+            let (list, length) = (array.as_fixed_size_list(), *length as usize);
+            let first = list.value_offset(0) as usize;
+            let place = move |row| first + row * length..first + (row + 1) * length;
+            (list.values(), Box::new(place))
+        }
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            let at = list.value_offsets();
+            (list.values(), Box::new(move |row| at[row] as usize..at[row + 1] as usize))
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            let at = list.value_offsets();
+            (list.values(), Box::new(move |row| at[row] as usize..at[row + 1] as usize))
+        }
+        other => return Err(wrong_type("frosh", other)),
+    })
 }
 
 /// The rows of one array.

@@ -259,8 +259,12 @@ fn a_file_keeps_the_model_and_damage_is_noticed() {
     let again = Quantizer::from_bytes(&bytes).unwrap();
     assert_eq!((again.id(), again.choice()), (quantizer.id(), quantizer.choice()));
     assert_eq!(again.to_bytes(), bytes);
+    let either = crate::Model::from_bytes(&bytes).unwrap();
+    assert!(matches!(&either, crate::Model::Quantizer(_)) && either.to_bytes() == bytes);
     let codes = quantizer.encode(rows(&data)).unwrap();
     assert_eq!(again.encode(rows(&data)).unwrap(), codes);
+    assert_eq!(either.codes_from_packed(codes.as_bytes().to_vec()).unwrap(), codes);
+    assert!(either.codes_from_packed(vec![0; 9]).is_err());
     let stored = Codes::from_bytes(&codes.to_bytes()).unwrap();
     assert!(stored == codes && stored.is_quantized());
     for at in (0..bytes.len()).step_by(bytes.len() / 97 + 1) {

@@ -16,7 +16,7 @@ use safetensors::{Dtype, SafeTensors};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3;
@@ -359,9 +359,13 @@ pub(crate) fn load<T: Saved>(path: &Path) -> Result<T> {
 /// The format in the header of a file; `None` if it is not a safetensors file, or has no format.
 pub(crate) fn format_of(path: &Path) -> Result<Option<String>> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    let file = std::fs::File::open(path).map_err(io)?;
+    format_in(std::fs::File::open(path).map_err(io)?).map_err(io)
+}
+
+/// The format in the header that `source` begins with, as [`format_of`] has it for a file.
+pub(crate) fn format_in(mut source: impl Read) -> io::Result<Option<String>> {
     let mut length = Vec::new();
-    (&file).take(8).read_to_end(&mut length).map_err(io)?;
+    source.by_ref().take(8).read_to_end(&mut length)?;
     let Ok(length) = <[u8; 8]>::try_from(length) else { return Ok(None) };
     // Headers of frosh have a few kilobytes, and the length of a note.
     let length = u64::from_le_bytes(length);
@@ -369,7 +373,7 @@ pub(crate) fn format_of(path: &Path) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut header = Vec::new();
-    (&file).take(length).read_to_end(&mut header).map_err(io)?;
+    source.take(length).read_to_end(&mut header)?;
     let header: Option<serde_json::Value> = serde_json::from_slice(&header).ok();
     let format = header.as_ref().and_then(|h| h["__metadata__"]["format"].as_str());
     Ok(format.map(str::to_owned))

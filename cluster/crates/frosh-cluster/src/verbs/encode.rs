@@ -44,6 +44,9 @@ pub(crate) struct Encode {
     /// Columns to keep beside the codes; by default all others
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     keep: Option<Vec<String>>,
+    /// For a quantiser: candidates that the search for the best code keeps, from 1 (fastest) to 32 (most accurate)
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
+    effort: u16,
     /// Give rows with NaN, infinity, nulls or another length a null code instead of stopping at them
     #[arg(long)]
     skip_bad: bool,
@@ -56,7 +59,7 @@ impl Encode {
     pub(crate) async fn run(&self, engine: &Engine, common: &Common) -> Result<()> {
         let start = Instant::now();
         let local = session::local(1)?;
-        let hasher = super::model(&local, &self.model).await?;
+        let model = super::model(&local, &self.model).await?;
         let files = inputs::files(&local, &self.data).await?;
         let schema = inputs::read(&local, &files[..1]).await?.schema().as_arrow().clone();
         let column = inputs::vector_column(&schema, self.column.as_deref())?;
@@ -73,11 +76,12 @@ impl Encode {
         }
         let targets = self.targets(&local, &files).await?;
         let function = local.udf("frosh_encode")?;
-        let mut arguments =
-            vec![ident(&column), lit(ScalarValue::LargeBinary(Some(hasher.to_bytes())))];
+        let bytes = lit(ScalarValue::LargeBinary(Some(model.to_bytes())));
+        let mut options = format!("effort={}", self.effort);
         if self.skip_bad {
-            arguments.push(lit("skip_bad"));
+            options += ", skip_bad";
         }
+        let arguments = vec![ident(&column), bytes, lit(options)];
         let mut columns: Vec<Expr> = kept.iter().map(ident).collect();
         columns.push(function.call(arguments).alias(CODE));
         let progress = Progress::new("encoding", "files", files.len(), common.quiet);
@@ -115,8 +119,8 @@ impl Encode {
         let seconds = start.elapsed().as_secs_f64();
         if common.json {
             let report = json!({
-                "output": self.output, "files": files.len(), "rows": rows, "bits": hasher.bits(),
-                "model": hasher.id().to_string(), "seconds": seconds,
+                "output": self.output, "files": files.len(), "rows": rows, "bits": model.bits(),
+                "model": model.id().to_string(), "seconds": seconds,
             });
             return output::print(&format!("{report}\n"));
         }
@@ -127,7 +131,7 @@ impl Encode {
             "{}: {} codes of {} bits in {} files, {seconds:.1} s\n",
             self.output,
             count(rows),
-            hasher.bits(),
+            model.bits(),
             count(files.len() as u64)
         ))
     }

@@ -13,10 +13,11 @@ pub(crate) use train::Train;
 use crate::output;
 use anyhow::{Context as _, Result};
 use datafusion::prelude::SessionContext;
-use frosh::Hasher;
+use frosh::Model;
 
 pub(crate) const TRAIN_HELP: &str = "Examples:
   frosh-cluster local train 'vectors/*.parquet' --column embedding --bits 64 -o model.frosh
+  frosh-cluster local train 'vectors/*.parquet' --column embedding --bytes 8 -o model.frosh      a quantiser
   frosh-cluster train --scheduler df://10.0.0.1:50050 's3://bucket/vectors/*.parquet' --column embedding -o model.frosh
 
 Each file is one partition. The model depends on the rows and on the files they are in, not on machines, their number or
@@ -34,7 +35,8 @@ pub(crate) const SEARCH_HELP: &str = "Examples:
   frosh-cluster local search model.frosh codes/ --queries queries.parquet -k 10
   frosh-cluster search --scheduler df://10.0.0.1:50050 model.frosh s3://bucket/codes/ --queries queries.parquet --json
 
-Rows are ordered by Hamming distance, then by their columns. For many queries on one machine, frosh search is faster.";
+Rows are ordered by distance, then by their columns: Hamming distance for sign bits, the estimated squared distance for a
+quantiser. For many queries on one machine, frosh search is faster.";
 
 pub(crate) const SQL_HELP: &str = "Examples:
   frosh-cluster local sql --table t=vectors/ \"SELECT frosh_info(frosh_sketch(embedding)) FROM t\"
@@ -42,12 +44,13 @@ pub(crate) const SQL_HELP: &str = "Examples:
       \"SELECT tenant, frosh_model(frosh_sketch(embedding, 'bits=32'), 32) AS model FROM t GROUP BY tenant\"
 
 Functions: frosh_sketch(vector [, options]), frosh_merge(sketch), frosh_model(sketch, bits [, options]),
-frosh_encode(vector, model [, options]), frosh_hamming(code, code), frosh_info(sketch or model), frosh_version().";
+frosh_quantizer(sketch, bytes [, options]), frosh_encode(vector, model [, options]), frosh_hamming(code, code),
+frosh_distance(code, vector, model), frosh_info(sketch or model), frosh_version().";
 
-/// Reads a model.
-async fn model(context: &SessionContext, name: &str) -> Result<Hasher> {
+/// Reads a model of either kind.
+async fn model(context: &SessionContext, name: &str) -> Result<Model> {
     let bytes = output::read(context, name).await?;
-    Hasher::from_bytes(&bytes).with_context(|| name.to_owned())
+    Model::from_bytes(&bytes).with_context(|| name.to_owned())
 }
 
 /// A name for the jobs of this run, by which they are found among others.

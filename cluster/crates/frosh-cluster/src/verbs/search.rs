@@ -10,15 +10,18 @@ use crate::progress::Progress;
 use crate::session;
 use anyhow::{Result, bail};
 use clap::Args;
-use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
+use datafusion::arrow::array::{Array as _, RecordBatch};
 use datafusion::arrow::compute::concat_batches;
 use datafusion::common::ScalarValue;
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
 use datafusion::prelude::{DataFrame, SessionContext};
+use frosh::Model;
 
 /// Queries of one job. Each of them reads all codes.
 const QUERIES_PER_JOB: usize = 16;
+/// Bytes of models in one job: each query of a quantiser carries the model.
+const MODEL_BYTES_PER_JOB: usize = 16 << 20;
 /// Queries that may be asked. More are a job for `frosh search`, which scans codes in memory.
 const MOST_QUERIES: usize = 4096;
 
@@ -47,7 +50,14 @@ pub(crate) struct Search {
 impl Search {
     pub(crate) async fn run(&self, engine: &Engine, common: &Common) -> Result<()> {
         let local = session::local(1)?;
-        let queries = self.query_codes(&local).await?;
+        let model = super::model(&local, &self.model).await?;
+        let queries = self.queries(&local, &model).await?;
+        let per_job = match &model {
+            Model::Quantizer(_) => {
+                (MODEL_BYTES_PER_JOB / model.to_bytes().len()).clamp(1, QUERIES_PER_JOB)
+            }
+            _ => QUERIES_PER_JOB,
+        };
         let files = inputs::files(&local, &self.codes).await?;
         let job = job_name("search");
         let context = engine.session(files.len(), &job).await?;
@@ -74,11 +84,12 @@ impl Search {
             .collect();
         let progress = Progress::new("searching", "queries", queries.len(), common.quiet);
         let mut found: Vec<RecordBatch> = Vec::new();
-        for (chunk, group) in queries.chunks(QUERIES_PER_JOB).enumerate() {
+        for (chunk, group) in queries.chunks(per_job).enumerate() {
             let mut all: Option<DataFrame> = None;
             for (i, query) in group.iter().enumerate() {
-                let number = (chunk * QUERIES_PER_JOB + i) as u64;
-                let one = self.nearest(&context, codes.clone(), query, number, &kept, &order)?;
+                let number = (chunk * per_job + i) as u64;
+                let distance = distance(&context, &model, query)?;
+                let one = self.nearest(codes.clone(), distance, number, &kept, &order)?;
                 all = Some(match all {
                     None => one,
                     Some(before) => before.union(one)?,
@@ -96,27 +107,33 @@ impl Search {
         output::print_rows(&[all], common.json)
     }
 
-    /// The codes of the queries, which are computed here.
-    async fn query_codes(&self, context: &SessionContext) -> Result<Vec<Vec<u8>>> {
-        let hasher = super::model(context, &self.model).await?;
+    /// What each query is compared by: its code, which is computed here, or for a quantiser its vector.
+    async fn queries(&self, context: &SessionContext, model: &Model) -> Result<Vec<ScalarValue>> {
         let files = inputs::files(context, std::slice::from_ref(&self.queries)).await?;
         let table = inputs::read(context, &files).await?;
         let column = inputs::vector_column(table.schema().as_arrow(), self.column.as_deref())?;
-        let function = context.udf("frosh_encode")?;
-        let model = lit(ScalarValue::LargeBinary(Some(hasher.to_bytes())));
-        let code = function.call(vec![ident(column), model]).alias(CODE);
-        let batches = table.select(vec![code])?.limit(0, Some(MOST_QUERIES + 1))?.collect().await?;
-        let mut codes = Vec::new();
+        let encode = context.udf("frosh_encode")?;
+        let bytes = lit(ScalarValue::LargeBinary(Some(model.to_bytes())));
+        // The code tells of a vector that cannot be used, also where it is not needed.
+        let code = encode.call(vec![ident(&column), bytes]).alias(CODE);
+        let mut columns = vec![code];
+        if let Model::Quantizer(_) = model {
+            columns.push(ident(&column));
+        }
+        let batches = table.select(columns)?.limit(0, Some(MOST_QUERIES + 1))?.collect().await?;
+        let mut queries = Vec::new();
         for batch in &batches {
-            let column = batch.column(0).as_binary::<i32>();
-            if column.null_count() > 0 {
+            if batch.column(0).null_count() > 0 {
                 bail!("{}: a query is null", self.queries);
             }
-            codes.extend(column.iter().flatten().map(<[u8]>::to_vec));
+            let column = batch.column(batch.num_columns() - 1);
+            for row in 0..batch.num_rows() {
+                queries.push(ScalarValue::try_from_array(column, row)?);
+            }
         }
-        match codes.len() {
+        match queries.len() {
             0 => bail!("{}: there are no queries", self.queries),
-            1..=MOST_QUERIES => Ok(codes),
+            1..=MOST_QUERIES => Ok(queries),
             _ => bail!(
                 "{}: there are more than {MOST_QUERIES} queries: frosh search is made for many",
                 self.queries
@@ -126,21 +143,27 @@ impl Search {
 
     fn nearest(
         &self,
-        context: &SessionContext,
         codes: DataFrame,
-        query: &[u8],
+        distance: Expr,
         number: u64,
         kept: &[String],
         order: &[SortExpr],
     ) -> Result<DataFrame> {
-        let function = context.udf("frosh_hamming")?;
-        let query = lit(ScalarValue::Binary(Some(query.to_vec())));
-        let mut columns: Vec<Expr> = vec![
-            lit(number).alias("query"),
-            function.call(vec![ident(CODE), query]).alias("distance"),
-        ];
+        let mut columns: Vec<Expr> = vec![lit(number).alias("query"), distance.alias("distance")];
         columns.extend(kept.iter().map(ident));
         let rows = codes.filter(ident(CODE).is_not_null())?.select(columns)?;
         Ok(rows.sort(order.to_vec())?.limit(0, Some(self.k as usize))?)
     }
+}
+
+/// The distance of a code to a query.
+fn distance(context: &SessionContext, model: &Model, query: &ScalarValue) -> Result<Expr> {
+    let query = lit(query.clone());
+    Ok(match model {
+        Model::Quantizer(_) => {
+            let bytes = lit(ScalarValue::LargeBinary(Some(model.to_bytes())));
+            context.udf("frosh_distance")?.call(vec![ident(CODE), query, bytes])
+        }
+        _ => context.udf("frosh_hamming")?.call(vec![ident(CODE), query]),
+    })
 }

@@ -13,7 +13,7 @@ use datafusion::arrow::array::{Array as _, AsArray as _, RecordBatch};
 use datafusion::execution::FunctionRegistry as _;
 use datafusion::logical_expr::{col, ident, lit};
 use datafusion::prelude::{DataFrame, SessionContext};
-use frosh::{Method, Metric, Rotation, Sketch};
+use frosh::{Config, Method, Metric, Model, Rotation, Sketch};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use std::time::Instant;
@@ -35,7 +35,11 @@ pub(crate) struct Train {
     /// Bits of a code: 64 is 8 bytes for each vector
     #[arg(long, short, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=8192))]
     bits: u16,
-    /// Rows of the sketch: even, and at least twice the bits, which is the default
+    /// Bytes of a code of a quantiser instead of sign bits, from 4 to 64: more accuracy a byte, slower to encode
+    #[arg(long, value_name = "N", conflicts_with_all = ["bits", "rotation"],
+          value_parser = clap::value_parser!(u16).range(4..=64))]
+    bytes: Option<u16>,
+    /// Rows of the sketch: even, and at least twice the bits, which is the default; for a quantiser up to 256
     #[arg(long, value_name = "N")]
     sketch_rows: Option<usize>,
     /// Rows of the sample that the model is fitted to. Each partition sends so many: fewer make smaller messages
@@ -64,6 +68,12 @@ pub(crate) struct Train {
 impl Train {
     pub(crate) async fn run(&self, engine: &Engine, common: &Common) -> Result<()> {
         let start = Instant::now();
+        if let Some(bytes) = self.bytes {
+            // Before any row is read. Rows of another dimension have the same limits, unless they are very long.
+            let config = Config::new(1 << 10).method(self.method);
+            let config = self.reservoir.map_or(config.clone(), |rows| config.reservoir_rows(rows));
+            config.check_quantizer(bytes.into())?;
+        }
         for place in [Some(&self.output), self.sketch.as_ref()].into_iter().flatten() {
             output::check_place(place, self.force)?;
         }
@@ -83,12 +93,12 @@ impl Train {
             );
         };
         let sketched = start.elapsed();
-        let bits = usize::from(self.bits);
-        let hasher = match self.rotation {
-            Some(rotation) => sketch.hasher_with(bits, rotation),
-            None => sketch.hasher(bits),
-        }?;
-        if hasher.rank() == 0 && hasher.method() != Method::Lsh {
+        let model = self.model(&sketch)?;
+        let varies = match model.hasher() {
+            Some(hasher) => hasher.rank() > 0 || hasher.method() == Method::Lsh,
+            None => sketch.certificate().mass > 0.0,
+        };
+        if !varies {
             bail!(
                 "nothing can be learned from {} rows that are all equal: check the data",
                 count(sketch.rows())
@@ -97,20 +107,21 @@ impl Train {
         if let Some(place) = &self.sketch {
             output::write(&local, place, sketch.to_bytes()).await?;
         }
-        output::write(&local, &self.output, hasher.to_bytes()).await?;
+        output::write(&local, &self.output, model.to_bytes()).await?;
         let total = start.elapsed();
         if common.json {
             let report = json!({
                 "model": self.output,
-                "id": hasher.id().to_string(),
+                "id": model.id().to_string(),
                 "rows": sketch.rows(),
                 "left_out": sketch.left_out(),
                 "dim": sketch.dim(),
-                "bits": hasher.bits(),
+                "bits": model.bits(),
+                "bytes_per_row": model.bytes_per_row(),
                 "files": files.len(),
                 "bytes": files.iter().map(|file| file.bytes).sum::<u64>(),
-                "rotation": hasher.rotation().as_str(),
-                "ranking": hasher.ranking().as_str(),
+                "rotation": model.hasher().map(|hasher| hasher.rotation().as_str()),
+                "ranking": model.ranking().as_str(),
                 "seconds": { "total": total.as_secs_f64(), "sketch": sketched.as_secs_f64() },
             });
             return output::print(&format!("{report}\n"));
@@ -122,11 +133,13 @@ impl Train {
             0 => String::new(),
             rows => format!("{} rows could not be used, left out\n", count(rows)),
         };
+        let what = match model.hasher() {
+            Some(hasher) => format!("{} bits, {} rotation", hasher.bits(), hasher.rotation()),
+            None => format!("quantiser of {} bytes", model.bytes_per_row()),
+        };
         output::print(&format!(
-            "{}: {} bits, {} rotation, from {} rows of {} dimensions in {} files, {:.1} s\n{left_out}",
+            "{}: {what}, from {} rows of {} dimensions in {} files, {:.1} s\n{left_out}",
             self.output,
-            hasher.bits(),
-            hasher.rotation(),
             count(sketch.rows()),
             sketch.dim(),
             count(files.len() as u64),
@@ -134,11 +147,23 @@ impl Train {
         ))
     }
 
+    /// The model that is asked for.
+    fn model(&self, sketch: &Sketch) -> frosh::Result<Model> {
+        match (self.bytes, self.rotation) {
+            (Some(bytes), _) => sketch.quantizer(bytes.into()).map(Model::from),
+            (None, Some(rotation)) => {
+                sketch.hasher_with(self.bits.into(), rotation).map(Model::from)
+            }
+            (None, None) => sketch.hasher(self.bits.into()).map(Model::from),
+        }
+    }
+
     /// The options of `frosh_sketch`.
     fn options(&self) -> String {
-        let mut options = match self.sketch_rows {
-            Some(rows) => format!("sketch_rows={rows}"),
-            None => format!("bits={}", self.bits),
+        let mut options = match (self.sketch_rows, self.bytes) {
+            (Some(rows), _) => format!("sketch_rows={rows}"),
+            (None, Some(bytes)) => format!("bytes={bytes}"),
+            (None, None) => format!("bits={}", self.bits),
         };
         options += &format!(", seed={}, metric={}, method={}", self.seed, self.metric, self.method);
         if let Some(rows) = self.reservoir {

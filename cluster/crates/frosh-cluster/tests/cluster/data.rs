@@ -167,6 +167,16 @@ pub(crate) fn by_the_program(
     learning: &[&str],
     bits: &str,
 ) -> (Vec<u8>, Vec<u8>) {
+    fitted_by_the_program(folder, files, learning, ["--bits", bits])
+}
+
+/// The same with another option of `frosh fit`.
+pub(crate) fn fitted_by_the_program(
+    folder: &Path,
+    files: &[PathBuf],
+    learning: &[&str],
+    fitting: [&str; 2],
+) -> (Vec<u8>, Vec<u8>) {
     let mut sketches = Vec::new();
     for (i, file) in files.iter().enumerate() {
         let sketch = folder.join(format!("{i}.sketch"));
@@ -180,7 +190,9 @@ pub(crate) fn by_the_program(
     let (merged, model) = (folder.join("merged.sketch"), folder.join("program.frosh"));
     ok(Command::new(frosh()).args(["merge", "-q", "-o"]).arg(&merged).args(&sketches));
     ok(Command::new(frosh())
-        .args(["fit", "--force", "-q", "--bits", bits, "-o"])
+        .args(["fit", "--force", "-q"])
+        .args(fitting)
+        .arg("-o")
         .arg(&model)
         .arg(&merged));
     (std::fs::read(merged).unwrap(), std::fs::read(model).unwrap())

@@ -132,6 +132,81 @@ fn encode_and_search_equal_the_program() {
     }
 }
 
+#[test]
+fn quantisers_equal_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let files = data::files(path, &[900, 1100], 24);
+    let learning = ["--sketch-rows", "128", "--reservoir", "1100", "--seed", "4"];
+    let (_, fitted) = data::fitted_by_the_program(path, &files, &learning, ["--bytes", "6"]);
+    let model = path.join("model.frosh");
+    let mut train = local("train");
+    train.args(&files).args(["--bytes", "6", "--reservoir", "1100", "--seed", "4", "--json", "-o"]);
+    let report: serde_json::Value = serde_json::from_str(&ok(train.arg(&model))).unwrap();
+    assert_eq!((report["bits"].as_u64(), report["bytes_per_row"].as_u64()), (Some(48), Some(6)));
+    assert_eq!(report["ranking"], "estimated");
+    assert!(std::fs::read(&model).unwrap() == fitted);
+    let table = format!("t={}", path.join("part-*.parquet").display());
+    let sql = "SELECT frosh_info(frosh_quantizer(frosh_sketch(embedding, 'bytes=6, reservoir=1100, seed=4'), 6)) AS info FROM t";
+    let printed = ok(local("sql").args(["--json", "--table", &table, sql]));
+    let rows: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let info: serde_json::Value = serde_json::from_str(rows[0]["info"].as_str().unwrap()).unwrap();
+    assert_eq!(info["id"], report["id"]);
+    for effort in ["1", "8"] {
+        let out = path.join(format!("codes-{effort}"));
+        ok(local("encode")
+            .arg(&model)
+            .args(&files)
+            .args(["--effort", effort, "-q", "-o"])
+            .arg(&out));
+        let plain = path.join("plain.npy");
+        let mut encode = Command::new(data::frosh());
+        encode.args(["encode", "--column", "embedding", "--effort", effort, "-q", "-o"]);
+        ok(encode.arg(&plain).arg(&model).args(&files));
+        let codes =
+            ["part-0", "part-1"].map(|name| data::codes(&out.join(format!("{name}.parquet"))));
+        let bytes: Vec<u8> = codes.concat().into_iter().flat_map(|(_, code)| code).collect();
+        assert!(bytes.len() == 2000 * 6 && std::fs::read(plain).unwrap().ends_with(&bytes));
+    }
+    // The nearest codes of 20 queries, more than one job has.
+    let queries = path.join("queries.parquet");
+    data::write::<Float32Type>(&queries, 0, &data::made_up(2, 20, 24), 24);
+    let mut search = local("search");
+    let search = search.arg(&model).arg(path.join("codes-8")).arg("--queries").arg(&queries);
+    let found: Vec<serde_json::Value> =
+        serde_json::from_str(&ok(search.args(["-k", "7", "--json"]))).unwrap();
+    let stored = path.join("codes.frosh");
+    let mut encode = Command::new(data::frosh());
+    ok(encode
+        .args(["encode", "--column", "embedding", "-q", "-o"])
+        .arg(&stored)
+        .arg(&model)
+        .args(&files));
+    let mut search = Command::new(data::frosh());
+    search.arg("search").arg(&model).arg(&stored).arg("--queries").arg(&queries);
+    let printed = ok(search.args(["--column", "embedding", "-k", "7", "--json"]));
+    let want: Vec<serde_json::Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((found.len(), want.len()), (20 * 7, 20));
+    for (query, hits) in found.chunks(7).enumerate() {
+        assert!(hits.iter().all(|hit| hit["query"] == query));
+        let ids: Vec<&serde_json::Value> = hits.iter().map(|hit| &hit["id"]).collect();
+        assert_eq!(ids, want[query]["ids"].as_array().unwrap().iter().collect::<Vec<_>>());
+        assert!(ids.contains(&&(900 + query).into()), "query {query} is a row of the second file");
+    }
+    for (arguments, code, words) in [
+        (vec!["--bytes", "3"], 2, "4..=64"),
+        (vec!["--bytes", "8", "--bits", "64"], 2, "cannot be used with"),
+        (vec!["--bytes", "8", "--rotation", "itq"], 2, "cannot be used with"),
+        (vec!["--bytes", "8", "--reservoir", "100"], 1, "a quantiser needs 1024"),
+        (vec!["--bytes", "8", "--method", "lsh"], 1, "LSH learns no directions"),
+    ] {
+        let mut train = local("train");
+        let said = fails(train.args(&files).args(&arguments).arg("-o").arg(path.join("x")), code);
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
 /// The worked example of docs/cluster.md.
 #[test]
 fn a_folder_of_parquet_becomes_codes_and_a_top_ten_in_sql() {

@@ -66,6 +66,39 @@ fn a_cluster_trains_encodes_and_searches_with_the_bytes_of_one_machine() {
     );
     assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&found).unwrap().len(), 30);
 
+    // A quantiser.
+    let learning = ["--sketch-rows", "128", "--reservoir", "1100"];
+    let (_, model) = data::fitted_by_the_program(path, &files, &learning, ["--bytes", "5"]);
+    let quantizer = path.join("quantizer.frosh");
+    let mut train = cluster.client("train");
+    train.arg(&vectors).args([
+        "--bytes",
+        "5",
+        "--reservoir",
+        "1100",
+        "--timeout",
+        "120",
+        "-q",
+        "-o",
+    ]);
+    ok(train.arg(&quantizer));
+    assert!(std::fs::read(&quantizer).unwrap() == model);
+    let (there, here) = (path.join("quantized-there"), path.join("quantized-here"));
+    let mut encode = cluster.client("encode");
+    ok(encode.arg(&quantizer).arg(&vectors).args(["-q", "--timeout", "120", "-o"]).arg(&there));
+    ok(local("encode").arg(&quantizer).arg(&vectors).args(["-q", "-o"]).arg(&here));
+    for i in 0..files.len() {
+        let name = format!("part-{i}.parquet");
+        assert!(data::codes(&there.join(&name)) == data::codes(&here.join(&name)), "{name}");
+    }
+    let mut search = cluster.client("search");
+    search.arg(&quantizer).arg(&there).arg("--queries").arg(&queries);
+    let found = ok(search.args(["--json", "--timeout", "120"]));
+    let mut search = local("search");
+    let search = search.arg(&quantizer).arg(&here).arg("--queries").arg(&queries);
+    assert_eq!(found, ok(search.arg("--json")));
+    assert_eq!(serde_json::from_str::<Vec<serde_json::Value>>(&found).unwrap().len(), 30);
+
     // A model for each tenant, by SQL.
     let sql = "SELECT id % 3 AS tenant, frosh_info(frosh_model(frosh_sketch(embedding, 'bits=8'), 8)) AS model \
                FROM t GROUP BY id % 3 ORDER BY tenant";
