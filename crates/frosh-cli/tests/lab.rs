@@ -95,3 +95,26 @@ fn data_sets_are_looked_for_and_their_shapes_checked() {
     assert!(cifar["trouble"].as_str().unwrap().contains("60000 rows of 512"), "{cifar}");
     assert!(!run(dir.path(), "lab data --data missing").status.success());
 }
+
+#[test]
+fn streams_are_measured_and_missing_sets_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("mine.npy"), &values(2600, DIM, 1), DIM);
+    let output = run(dir.path(), "lab streams --quick --data mine.npy --bits 8 --out out --json");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("MNIST: skipped, its files are not in --data"), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Two orders, fifteen pairs each.
+    assert_eq!(report["pairs"].as_array().unwrap().len(), 30);
+    assert_eq!(report["scores"][0]["figure"], "gap");
+    let scores = report["scores"].as_array().unwrap();
+    assert!(scores.iter().all(|s| s["correlation"].as_f64().unwrap().abs() <= 1.0));
+    assert_eq!(files(&dir.path().join("out")), ["drift.csv", "drift.svg"]);
+    let table = std::fs::read_to_string(dir.path().join("out/drift.csv")).unwrap();
+    assert_eq!(table.lines().count(), 31);
+
+    let none = run(dir.path(), "lab streams --out out2");
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8(none.stderr).unwrap().contains("with --data"));
+}

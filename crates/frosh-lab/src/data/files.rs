@@ -161,7 +161,7 @@ fn is_named(path: &Path, name: &str) -> bool {
     own == name || own.strip_suffix(".gz") == Some(name)
 }
 
-fn files_below(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(crate) fn files_below(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
     fn walk(folder: &Path, depth: usize, to: &mut Vec<PathBuf>) -> Result<()> {
         for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
             let path = entry.map_err(Error::io(folder))?.path();

@@ -12,7 +12,7 @@ mod ground;
 mod stand_in;
 mod synthetic;
 
-pub(crate) use files::{FileSource, find};
+pub(crate) use files::{FileSource, files_below, find};
 pub use files::{Found, catalogue};
 pub(crate) use ground::{Ground, Memory};
 pub(crate) use stand_in::StandIn;
