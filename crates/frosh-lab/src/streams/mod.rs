@@ -200,6 +200,9 @@ fn component(memory: &Memory) -> Result<Vec<f32>> {
     Ok((0..rows.len()).map(dot).collect())
 }
 
+/// What is done with a stream; it is given the function that tells of progress.
+type Work<'a> = &'a mut dyn FnMut(&Stream, &mut dyn FnMut(&str)) -> Result<()>;
+
 /// Whether there is data to make streams of.
 pub(crate) fn any(data: &[PathBuf]) -> Result<bool> {
     Ok(!find(data, &mut Vec::new())?.is_empty())
@@ -211,7 +214,7 @@ pub(crate) fn each(
     most: usize,
     seed: u64,
     progress: &mut dyn FnMut(&str),
-    work: &mut dyn FnMut(&Stream, &mut dyn FnMut(&str)) -> Result<()>,
+    work: Work<'_>,
 ) -> Result<()> {
     let mut missing = Vec::new();
     let found = find(data, &mut missing)?;
