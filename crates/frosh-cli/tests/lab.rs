@@ -117,7 +117,7 @@ fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
         let record = all.iter().find(|r| r["data"] == *data && r["method"] == method).unwrap();
         record[what].as_f64().unwrap()
     };
-    for order in ["in file order", "by component"] {
+    for order in ["file order", "component"] {
         for method in ["versions", "when due"] {
             let encoded = of(order, method, "encoded");
             assert!((1.0..=2.0).contains(&encoded), "{order}, {method}: {encoded}");
@@ -127,7 +127,7 @@ fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
             (1.0, 10.0)
         );
     }
-    let file = |method: &str| of("in file order", method, "map");
+    let file = |method: &str| of("file order", method, "map");
     let [frozen, again, mixed, versions, due] =
         ["frozen", "encode all", "mixed", "versions", "when due"].map(file);
     println!("{frozen:.3} {again:.3} {mixed:.3} {versions:.3} {due:.3}");
@@ -137,5 +137,28 @@ fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
     assert!(names.contains(&"streams.csv".to_owned()) && names.contains(&"streams.svg".to_owned()));
     assert!(!names.contains(&"streams.tmp".to_owned()), "{names:?}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
-    assert!(page.contains("mine in file order") && page.contains("rows encoded for each"));
+    assert!(page.contains("mine file order") && page.contains("rows encoded for each"));
+}
+
+#[test]
+fn drift_is_measured_and_missing_sets_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    write_npy(&dir.path().join("mine.npy"), &values(2600, DIM, 1), DIM);
+    let output = run(dir.path(), "lab drift --quick --data mine.npy --bits 8 --out out --json");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("MNIST: skipped, its files are not in --data"), "{errors}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Two orders, fifteen pairs each.
+    assert_eq!(report["pairs"].as_array().unwrap().len(), 30);
+    assert_eq!(report["scores"][0]["figure"], "gap");
+    let scores = report["scores"].as_array().unwrap();
+    assert!(scores.iter().all(|s| s["correlation"].as_f64().unwrap().abs() <= 1.0));
+    assert_eq!(files(&dir.path().join("out")), ["drift.csv", "drift.svg"]);
+    let table = std::fs::read_to_string(dir.path().join("out/drift.csv")).unwrap();
+    assert_eq!(table.lines().count(), 31);
+
+    let none = run(dir.path(), "lab drift --out out2");
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8(none.stderr).unwrap().contains("with --data"));
 }

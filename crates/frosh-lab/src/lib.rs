@@ -2,7 +2,7 @@
 //!
 //! [`run`] makes the experiments and keeps their [`Results`] in a folder; [`catalogue`] tells which of the paper's data
 //! sets are there. `data/` has the sets and their stand-ins, `methods/` what is compared, `experiments/` a file for each
-//! figure, `store.rs` the files that are written, `claims/` the paper's claims as numbers, `plot.rs` and `report/` the
+//! figure, `streams/` what is measured on streams that change, `store.rs` the files that are written, `claims/` the paper's claims as numbers, `plot.rs` and `report/` the
 //! page and its summary.
 
 #![deny(missing_docs)]
@@ -25,6 +25,7 @@ mod results;
 mod sample;
 mod settings;
 mod store;
+mod streams;
 mod summary;
 mod text;
 
@@ -37,3 +38,4 @@ pub use publish::{load, publish};
 pub use report::{figures, page, readme};
 pub use results::{Machine, Record, Results, Run};
 pub use settings::{Experiment, Settings};
+pub use streams::{Pair, Predictor, Score, drift_predictor};

@@ -84,6 +84,12 @@ impl Axis {
         Axis { label, log, range: (low, high), ticks: round_numbers(log, low, high) }
     }
 
+    /// Through all of the values, with round numbers as ticks; from zero only if that is the smallest of them.
+    pub(crate) fn between(label: &'static str, values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = padded(false, values.filter(|v| can_draw(false, *v)));
+        Axis { label, log: false, range: (low, high), ticks: round_numbers(false, low, high) }
+    }
+
     /// From 0 to 1.
     pub(crate) fn unit(label: &'static str) -> Self {
         Axis { label, log: false, range: (0.0, 1.0), ticks: round_numbers(false, 0.0, 1.0) }

@@ -156,12 +156,12 @@ fn plain(name: &str) -> String {
     name.to_lowercase().replace(['-', '_'], "")
 }
 
-pub(super) fn is_named(path: &Path, name: &str) -> bool {
+fn is_named(path: &Path, name: &str) -> bool {
     let own = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     own == name || own.strip_suffix(".gz") == Some(name)
 }
 
-pub(super) fn files_below(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(crate) fn files_below(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
     fn walk(folder: &Path, depth: usize, to: &mut Vec<PathBuf>) -> Result<()> {
         for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
             let path = entry.map_err(Error::io(folder))?.path();

@@ -119,11 +119,7 @@ impl Ground {
 }
 
 /// The chosen rows (ascending) but those held, and those held.
-pub(super) fn split(
-    source: &dyn Source,
-    chosen: &[u64],
-    held: &HashSet<u64>,
-) -> Result<(Memory, Memory)> {
+fn split(source: &dyn Source, chosen: &[u64], held: &HashSet<u64>) -> Result<(Memory, Memory)> {
     let dim = source.dim();
     let (mut base, mut queries) = (Vec::new(), Vec::new());
     base.reserve_exact((chosen.len() - held.len()) * dim);

@@ -6,19 +6,16 @@
 //! | `synthetic.rs` | the paper's made-up matrix (Figures 2 and 3) |
 //! | `stand_in.rs` | made-up data of the shapes of sets that cannot be had |
 //! | `ground.rs` | base, queries and exact neighbours, for MAP |
-//! | `streams.rs` | sets in an order in which they change |
 
 mod files;
 mod ground;
 mod stand_in;
-mod streams;
 mod synthetic;
 
-pub(crate) use files::{FileSource, find};
+pub(crate) use files::{FileSource, files_below, find};
 pub use files::{Found, catalogue};
 pub(crate) use ground::{Ground, Memory};
 pub(crate) use stand_in::StandIn;
-pub(crate) use streams::streams;
 pub(crate) use synthetic::Synthetic;
 
 use crate::error::Result;

@@ -14,14 +14,17 @@
 //! The queries are held out of the whole stream, and the truth is the nearest 2 % of all of it.
 
 use super::Lab;
-use crate::data::{Ground, Source, streams};
+use crate::data::{Ground, Memory, Source};
 use crate::error::{Error, Result};
+use crate::random::Random;
 use crate::results::Record;
 use crate::settings::Experiment;
+use crate::streams::{self, Stream};
 use frosh::{
     Codes, Config, Drift, Evaluation, Hasher, Index, IndexWriter, Model, Ranking, Rows, Search,
     Sketcher, Truth,
 };
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 const PARTS: usize = 10;
@@ -47,44 +50,61 @@ struct Outcome {
 }
 
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<()> {
-    let all = streams(&lab.settings.data)?;
-    if all.is_empty() {
+    let settings = lab.settings;
+    if !streams::any(&settings.data)? {
         lab.tell("streams: no data set for them is there; name folders or files with --data");
+        return Ok(());
     }
-    for stream in all {
-        let settings = lab.settings;
-        let (most, queries) = (settings.most_base_rows(1), u64::from(settings.queries()));
-        let ground = stream.ground(most, queries, settings.seed)?;
-        let (n, d) = (ground.base.rows(), ground.base.dim());
-        for bits in settings.bits(Experiment::Streams) {
-            if bits > d {
-                continue;
-            }
-            let name = format!("streams {} {bits} bits", stream.name);
-            let limit = lab.settings.cell_seconds;
-            let seeds: Vec<u64> = (0..lab.settings.repeats()).map(|r| lab.seed(r)).collect();
-            let scratch = Scratch(lab.settings.out.join("streams.tmp"));
-            lab.cell(&name, REPEATS, limit, |repeat| {
-                let task = Task { ground: &ground, bits, seed: seeds[repeat as usize] };
-                let record = |outcome: Outcome| Record {
-                    experiment: "streams".into(),
-                    data: ground.name.clone(),
-                    method: outcome.method.into(),
-                    rows: n,
-                    dim: d as u64,
-                    sketch_rows: Some(2 * bits as u64),
-                    bits: Some(bits as u32),
-                    repeat,
-                    map: Some(outcome.map),
-                    map_error: Some(outcome.map_error),
-                    recall: outcome.recall,
-                    encoded: Some(outcome.encoded),
-                    versions: Some(outcome.versions as u32),
-                    ..Record::default()
-                };
-                Ok(task.run(&scratch)?.into_iter().map(record).collect())
-            })?;
+    let queries = u64::from(settings.queries());
+    let most = (settings.most_base_rows(1) + queries) as usize;
+    streams::each(&settings.data, most, settings.seed, &mut |_| {}, &mut |stream, _| {
+        run_stream(lab, &held_out(stream, queries, settings.seed)?)
+    })
+}
+
+/// Holds queries out of a stream, everywhere in it.
+fn held_out(stream: &Stream, queries: u64, seed: u64) -> Result<Ground> {
+    let rows = stream.rows() as u64;
+    let mut random = Random::new(seed, 0x0071_7565_7279);
+    let held: HashSet<u64> = random.choose(queries.min(rows / 2), rows).into_iter().collect();
+    let (mut base, mut queries) = (Vec::new(), Vec::new());
+    for (number, row) in (0..).zip(stream.values.chunks_exact(stream.dim)) {
+        if held.contains(&number) { &mut queries } else { &mut base }.extend_from_slice(row);
+    }
+    let memory = |values| Memory::new(values, stream.dim);
+    Ground::of(stream.name.clone(), memory(base), memory(queries))
+}
+
+fn run_stream(lab: &mut Lab<'_>, ground: &Ground) -> Result<()> {
+    let (n, d) = (ground.base.rows(), ground.base.dim());
+    for bits in lab.settings.bits(Experiment::Streams) {
+        if bits > d {
+            continue;
         }
+        let name = format!("streams {} {bits} bits", ground.name);
+        let limit = lab.settings.cell_seconds;
+        let seeds: Vec<u64> = (0..lab.settings.repeats()).map(|r| lab.seed(r)).collect();
+        let scratch = Scratch(lab.settings.out.join("streams.tmp"));
+        lab.cell(&name, REPEATS, limit, |repeat| {
+            let task = Task { ground, bits, seed: seeds[repeat as usize] };
+            let record = |outcome: Outcome| Record {
+                experiment: "streams".into(),
+                data: ground.name.clone(),
+                method: outcome.method.into(),
+                rows: n,
+                dim: d as u64,
+                sketch_rows: Some(2 * bits as u64),
+                bits: Some(bits as u32),
+                repeat,
+                map: Some(outcome.map),
+                map_error: Some(outcome.map_error),
+                recall: outcome.recall,
+                encoded: Some(outcome.encoded),
+                versions: Some(outcome.versions as u32),
+                ..Record::default()
+            };
+            Ok(task.run(&scratch)?.into_iter().map(record).collect())
+        })?;
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 //! A program that adds a stream of rows and learns from them can be killed at any time. Rows and learner of the index are
 //! always those of one moment, so it can go on from there.
 
-use super::manifest::LearnerFacts;
+use super::manifest::{LearnerFacts, Manifest};
 use super::{Index, NewRows};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::sketch::Sketcher;
 
@@ -64,7 +64,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// Fails if its file is missing or damaged.
+    /// Fails if its file is damaged, or if a writer has replaced it since this index was opened: open the index again.
     pub fn sketcher(&self) -> Result<Option<Sketcher>> {
         let load = |facts: &LearnerFacts| Sketcher::load(self.folder.join(facts.file()));
         self.manifest.learner.as_ref().map(load).transpose()
@@ -100,8 +100,16 @@ impl Index {
         Ok(rows)
     }
 
-    /// Verifies the learner.
+    /// Verifies the learner. A writer may have replaced it since the index was opened.
     pub(super) fn check_learner(&self) -> Result<()> {
-        self.sketcher().map(drop)
+        match self.sketcher() {
+            Err(Error::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound
+                    && Manifest::load(&self.folder)?.generation != self.manifest.generation =>
+            {
+                Ok(())
+            }
+            other => other.map(drop),
+        }
     }
 }

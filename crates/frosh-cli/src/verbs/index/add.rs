@@ -264,13 +264,18 @@ impl Input {
         }
         // Before the change counts: after it nothing is an error.
         let left_out = skipped.finish()?;
+        let waiting = learner.as_ref().is_some_and(Learner::has_rows);
         let replaced = match &mut learner {
+            Some(learner) if !waiting => {
+                drop(new);
+                Ok(learner.replaced)
+            }
             Some(learner) => learner.commit(new).map(|()| learner.replaced),
             None => new.commit(),
         };
         let replaced =
             replaced.map_err(|error| self.ids.duplicate(error, ids.as_ref(), vectors))?;
-        if let Some(learner) = &mut learner {
+        if let Some(learner) = learner.as_mut().filter(|_| waiting) {
             learner.tend(&mut writer)?;
         }
         let told =

@@ -16,8 +16,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const GROWTH: f64 = 0.1;
 /// Sampled rows that a measurement needs.
 const MIN_SAMPLE: usize = 256;
-/// Parts from which on they are made one.
+/// Parts from which on they are made one, and versions from which on the worst are folded.
 const MOST_PARTS: usize = 64;
+const MOST_VERSIONS: usize = 10;
 
 /// How an index learns from the rows that are added.
 #[derive(Args, Clone)]
@@ -153,6 +154,11 @@ impl<'a> Learner<'a> {
         self.waiting += rows as u64;
     }
 
+    /// Whether rows wait for their commit.
+    pub(super) fn has_rows(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// Whether a commit is due after the last rows.
     pub(super) fn is_full(&self) -> bool {
         self.waiting > 0 && self.note.taken.is_multiple_of(self.args.commit_every)
@@ -174,8 +180,9 @@ impl<'a> Learner<'a> {
     /// What follows a commit: a new version if one is due, and one part of many. Reports it.
     pub(super) fn tend(&mut self, writer: &mut IndexWriter) -> Result<()> {
         let measured = self.refresh(writer)?;
-        if writer.index().segments() > MOST_PARTS || writer.index().versions().len() > MOST_VERSIONS
-        {
+        let index = writer.index();
+        let foldable = index.vectors().is_some() && index.versions().len() > MOST_VERSIONS;
+        if foldable || index.segments() > MOST_PARTS {
             writer.compact()?;
         }
         if self.json {
@@ -232,6 +239,3 @@ impl<'a> Learner<'a> {
         Ok(Some((measured, due)))
     }
 }
-
-/// Versions from which on the worst are folded.
-const MOST_VERSIONS: usize = 10;
