@@ -18,44 +18,62 @@ pub(crate) type LineTables = [[[u8; 16]; 2]; 4];
 /// Lines after which it is checked whether a group can be left.
 const CHECK_LINES: usize = 8;
 
-/// For the first `queries` queries, a bit for each row of the group whose sum ends below 255; the other masks may be
-/// anything.
+/// The first group, from 0, in which the sum of a row ends below 255 for one of the first `queries` queries, and a bit for each
+/// such row; the other masks may be anything. The number of groups if there is none. `lines` are groups of as many lines as
+/// there are tables.
 #[inline]
-pub(crate) fn below_255(
+pub(crate) fn first_below_255(
     isa: Isa,
     tables: &[LineTables],
     lines: &[Line],
     starts: [u8; 4],
     queries: usize,
-) -> [u64; 4] {
-    assert_eq!(tables.len(), lines.len());
+) -> (usize, [u64; 4]) {
+    assert!(!tables.is_empty() && lines.len().is_multiple_of(tables.len()));
     match queries {
         1 => dispatch_bytes!(isa, one or plain(
-            tables: &[LineTables], lines: &[Line], starts: [u8; 4]
-        ) -> [u64; 4]),
+            tables: &[LineTables], lines: &[Line], starts: [u8; 4], queries: usize
+        ) -> (usize, [u64; 4])),
         2 => dispatch_bytes!(isa, two or plain(
-            tables: &[LineTables], lines: &[Line], starts: [u8; 4]
-        ) -> [u64; 4]),
+            tables: &[LineTables], lines: &[Line], starts: [u8; 4], queries: usize
+        ) -> (usize, [u64; 4])),
         _ => dispatch_bytes!(isa, four or plain(
-            tables: &[LineTables], lines: &[Line], starts: [u8; 4]
-        ) -> [u64; 4]),
+            tables: &[LineTables], lines: &[Line], starts: [u8; 4], queries: usize
+        ) -> (usize, [u64; 4])),
     }
 }
 
 #[inline(always)]
-unsafe fn one<B: ByteVector>(tables: &[LineTables], lines: &[Line], starts: [u8; 4]) -> [u64; 4] {
+unsafe fn one<B: ByteVector>(
+    tables: &[LineTables],
+    lines: &[Line],
+    starts: [u8; 4],
+    _: usize,
+) -> (usize, [u64; 4]) {
     // SAFETY: the caller has the features; so below.
     unsafe { below::<B, 1>(tables, lines, starts) }
 }
 
 #[inline(always)]
-unsafe fn two<B: ByteVector>(tables: &[LineTables], lines: &[Line], starts: [u8; 4]) -> [u64; 4] {
+unsafe fn two<B: ByteVector>(
+    tables: &[LineTables],
+    lines: &[Line],
+    starts: [u8; 4],
+    _: usize,
+) -> (usize, [u64; 4]) {
     // SAFETY: see above.
     unsafe { below::<B, 2>(tables, lines, starts) }
 }
 
 #[inline(always)]
-unsafe fn four<B: ByteVector>(tables: &[LineTables], lines: &[Line], starts: [u8; 4]) -> [u64; 4] {
+unsafe fn four<B: ByteVector>(
+    tables: &[LineTables],
+    lines: &[Line],
+    starts: [u8; 4],
+    queries: usize,
+) -> (usize, [u64; 4]) {
+    // A query that is not there has no rows below 255.
+    let starts = std::array::from_fn(|q| if q < queries { starts[q] } else { 255 });
     // SAFETY: see above.
     unsafe { below::<B, 4>(tables, lines, starts) }
 }
@@ -65,49 +83,68 @@ unsafe fn below<B: ByteVector, const N: usize>(
     tables: &[LineTables],
     lines: &[Line],
     starts: [u8; 4],
-) -> [u64; 4] {
-    let mut masks = [0; 4];
+) -> (usize, [u64; 4]) {
     // SAFETY: the caller has the features.
     unsafe {
-        let mut sums = [B::splat(0); N];
-        for (sum, start) in sums.iter_mut().zip(starts) {
+        let mut first = [B::splat(0); N];
+        for (sum, start) in first.iter_mut().zip(starts) {
             *sum = B::splat(start);
         }
-        for (tables, lines) in tables.chunks(CHECK_LINES).zip(lines.chunks(CHECK_LINES)) {
-            for (tables, line) in tables.iter().zip(lines) {
-                let [low, high] = B::load(line).nibbles();
-                for (sum, tables) in sums.iter_mut().zip(tables) {
-                    *sum =
-                        sum.saturating_add(low.look_up(&tables[0]).add(high.look_up(&tables[1])));
+        for (group, lines) in lines.chunks_exact(tables.len()).enumerate() {
+            let mut sums = first;
+            let mut left = false;
+            for (tables, lines) in tables.chunks(CHECK_LINES).zip(lines.chunks(CHECK_LINES)) {
+                for (tables, line) in tables.iter().zip(lines) {
+                    let [low, high] = B::load(line).nibbles();
+                    for (sum, tables) in sums.iter_mut().zip(tables) {
+                        *sum = sum
+                            .saturating_add(low.look_up(&tables[0]).add(high.look_up(&tables[1])));
+                    }
+                }
+                let mut all = sums[0];
+                for sum in &sums[1..] {
+                    all = all.and(*sum);
+                }
+                left = all.not_255() != 0;
+                if !left {
+                    break;
                 }
             }
-            let mut all = sums[0];
-            for sum in &sums[1..] {
-                all = all.and(*sum);
+            if left {
+                let mut masks = [0; 4];
+                for (mask, sum) in masks.iter_mut().zip(sums) {
+                    *mask = sum.not_255();
+                }
+                return (group, masks);
             }
-            if all.not_255() == 0 {
-                return masks;
-            }
-        }
-        for (mask, sum) in masks.iter_mut().zip(sums) {
-            *mask = sum.not_255();
         }
     }
-    masks
+    (lines.len() / tables.len(), [0; 4])
 }
 
-/// The scalar twin of [`below_255`].
+/// The scalar twin of [`first_below_255`].
 #[inline(never)]
-fn plain(tables: &[LineTables], lines: &[Line], starts: [u8; 4]) -> [u64; 4] {
-    std::array::from_fn(|q| {
-        (0..LINE_ROWS).fold(0, |mask, row| {
-            let sum = lines.iter().zip(tables).fold(starts[q], |sum, (line, tables)| {
-                let (byte, [low, high]) = (usize::from(line.0[row]), &tables[q]);
-                sum.saturating_add(low[byte & 15]).saturating_add(high[byte >> 4])
-            });
-            mask | u64::from(sum < 255) << row
-        })
-    })
+fn plain(
+    tables: &[LineTables],
+    lines: &[Line],
+    starts: [u8; 4],
+    queries: usize,
+) -> (usize, [u64; 4]) {
+    for (group, lines) in lines.chunks_exact(tables.len()).enumerate() {
+        let masks = std::array::from_fn(|q| {
+            (0..LINE_ROWS).fold(0, |mask, row| {
+                let sum = lines.iter().zip(tables).fold(starts[q], |sum, (line, tables)| {
+                    let (byte, [low, high]) = (usize::from(line.0[row]), &tables[q]);
+                    sum.saturating_add(low[byte & 15]).saturating_add(high[byte >> 4])
+                });
+                mask | u64::from(sum < 255) << row
+            })
+        });
+        if masks[..queries].iter().any(|mask| *mask != 0) {
+            return (group, masks);
+        }
+    }
+    (lines.len() / tables.len(), [0; 4])
 }
 
 #[cfg(test)]
@@ -120,8 +157,9 @@ mod tests {
         let mut stream = Stream::new(3, Purpose::Sample, 0, 0);
         for count in [1, 2, 7, 8, 9, 15, 31] {
             let mut byte = |most: u64| stream.below(most) as u8;
+            const GROUPS: usize = 3;
             let lines: Vec<Line> =
-                (0..count).map(|_| Line(std::array::from_fn(|_| byte(256)))).collect();
+                (0..count * GROUPS).map(|_| Line(std::array::from_fn(|_| byte(256)))).collect();
             // Small tables, so that some rows stay below 255, and large ones that saturate at once.
             for most in [3, (255 / count as u64 + 1).min(128), 128] {
                 let tables: Vec<LineTables> = (0..count)
@@ -132,20 +170,34 @@ mod tests {
                     })
                     .collect();
                 let starts = [0, byte(256), 200, 254];
-                let want: [u64; 4] = std::array::from_fn(|q| {
-                    let total = |row: usize| {
-                        let of = |(line, table): (&Line, &LineTables)| {
-                            let x = usize::from(line.0[row]);
-                            u32::from(table[q][0][x % 16]) + u32::from(table[q][1][x / 16])
+                let masks = |lines: &[Line]| -> [u64; 4] {
+                    std::array::from_fn(|q| {
+                        let total = |row: usize| {
+                            let of = |(line, table): (&Line, &LineTables)| {
+                                let x = usize::from(line.0[row]);
+                                u32::from(table[q][0][x % 16]) + u32::from(table[q][1][x / 16])
+                            };
+                            u32::from(starts[q]) + lines.iter().zip(&tables).map(of).sum::<u32>()
                         };
-                        u32::from(starts[q]) + lines.iter().zip(&tables).map(of).sum::<u32>()
-                    };
-                    (0..LINE_ROWS).map(|row| u64::from(total(row) < 255) << row).sum()
-                });
-                for isa in Isa::every() {
-                    for queries in 1..=4 {
-                        let got = below_255(isa, &tables, &lines, starts, queries);
-                        assert_eq!(got[..queries], want[..queries], "{isa:?}, {count} lines");
+                        (0..LINE_ROWS).map(|row| u64::from(total(row) < 255) << row).sum()
+                    })
+                };
+                for (isa, queries) in
+                    Isa::every().into_iter().flat_map(|i| (1..=4).map(move |q| (i, q)))
+                {
+                    let mut group = 0;
+                    while group < GROUPS {
+                        let rest = &lines[group * count..];
+                        let (next, got) = first_below_255(isa, &tables, rest, starts, queries);
+                        for skipped in rest.chunks_exact(count).take(next) {
+                            assert_eq!(masks(skipped)[..queries], [0; 4][..queries], "{isa:?}");
+                        }
+                        group += next + 1;
+                        if group <= GROUPS {
+                            let want = masks(&lines[(group - 1) * count..][..count]);
+                            assert!(want[..queries].iter().any(|mask| *mask != 0));
+                            assert_eq!(got[..queries], want[..queries], "{isa:?}, {count} lines");
+                        }
                     }
                 }
             }

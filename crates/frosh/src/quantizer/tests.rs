@@ -232,6 +232,66 @@ fn pruned_search_returns_the_hits_of_scoring_every_row() {
     }
 }
 
+/// Rows around 40 far centres.
+fn clustered(n: usize) -> Vec<f32> {
+    let (centres, noise) = (normal(40 * DIM, 11), normal(n * DIM, 12));
+    let centre = |i: usize| centres[i / DIM * 7 % 40 * DIM + i % DIM];
+    (0..n * DIM).map(|i| 8.0 * centre(i) + 0.3 * noise[i]).collect()
+}
+
+#[test]
+fn skipped_runs_of_clustered_rows_change_no_hits() {
+    let data = clustered(9000);
+    let quantizer = sketch(Config::new(DIM), &data).quantizer(8).unwrap();
+    let codes = quantizer.encode(rows(&data)).unwrap();
+    // Rows, points between clusters, and points far outside.
+    let mut asked = data[..30 * DIM].to_vec();
+    asked.extend((0..30 * DIM).map(|i| (data[i] + data[i + DIM]) / 2.0));
+    asked.extend((0..10 * DIM).map(|i| 20.0 * data[i]));
+    let queries = quantizer.queries(rows(&asked)).unwrap();
+    for k in [1, 10, 200] {
+        let search = Search::nearest(k);
+        let want = all_scored(&quantizer, &codes, &asked, &search);
+        for threads in [1, 2] {
+            let pool = Pool::new(threads).unwrap();
+            assert!(pool.install(|| codes.search(&queries, &search)).unwrap() == want, "k = {k}");
+        }
+    }
+}
+
+#[test]
+fn probing_searches_the_best_cells_only() {
+    let (quantizer, data) = quantizer(8);
+    let codes = quantizer.encode(rows(&data)).unwrap();
+    let asked = &data[..20 * DIM];
+    let queries = quantizer.queries(rows(asked)).unwrap();
+    let all = codes.nearest(&queries, 20).unwrap();
+    let probe = |cells| codes.search(&queries, &Search::nearest(20).probe(cells));
+    assert_eq!(probe(256).unwrap(), all);
+    // The cells of a query in the order of what they add to the distance, of those that have rows.
+    let cell = |id: u64| codes.as_bytes()[id as usize * 8];
+    let used: std::collections::BTreeSet<u8> = (0..6000).map(cell).collect();
+    for cells in [1, 3, 40] {
+        let found = probe(cells).unwrap();
+        for (query, hits) in asked.chunks_exact(DIM).zip(&found) {
+            let entries = quantizer.queries(rows(query)).unwrap().cell_entries();
+            let mut best: Vec<u8> = used.iter().copied().collect();
+            best.sort_by(|a, b| entries[*a as usize].total_cmp(&entries[*b as usize]));
+            let best = &best[..cells.min(best.len())];
+            // All hits are of these cells, and no row of them is missing.
+            let ids: IdSet = (0..6000).filter(|id| best.contains(&cell(*id))).collect();
+            let one = quantizer.queries(rows(query)).unwrap();
+            let want = codes.search(&one, &Search::nearest(20).filter(&ids)).unwrap();
+            assert_eq!(*hits, want[0], "{cells} cells");
+        }
+    }
+    assert!(probe(0).is_err());
+    let hasher = sketch(Config::new(DIM), &data).hasher(16).unwrap();
+    let bits = hasher.encode(rows(&data)).unwrap();
+    let why = bits.search(&bits, &Search::nearest(1).probe(3)).unwrap_err().to_string();
+    assert!(why.contains("no cells"), "{why}");
+}
+
 #[test]
 fn the_model_and_codes_do_not_depend_on_threads_or_batches() {
     let data = data(3000, 8);

@@ -46,6 +46,18 @@ pub(super) struct Run {
     pub(super) groups: Range<usize>,
     /// The smallest tau - |c|^2.
     excess: f32,
+    /// The smallest and the largest distance from the cell.
+    radii: [f32; 2],
+}
+
+impl Run {
+    /// A number that |v - c|^2 + (tau - |c|^2) is not below for any row, for a query at `distance` = |v - cell|. Infinity
+    /// for a run without rows.
+    pub(super) fn floor(&self, distance: f64) -> f64 {
+        let [smallest, largest] = self.radii.map(f64::from);
+        let gap = (distance - largest).max(smallest - distance).max(0.0);
+        gap * gap + f64::from(self.excess)
+    }
 }
 
 /// The order of some codes, made when it is first needed.
@@ -83,9 +95,13 @@ impl CellOrder {
         for own in &members {
             let range = groups..groups + own.len().div_ceil(LINE_ROWS);
             groups = range.end;
-            let excess = own.iter().map(|row| places[*row as usize].excess);
-            let excess = excess.fold(f32::INFINITY, f32::min);
-            runs.push(Run { rows: own.len(), groups: range, excess });
+            let own_places = own.iter().map(|row| places[*row as usize]);
+            let (mut excess, mut radii) = (f32::INFINITY, [f32::MAX, 0.0]);
+            for place in own_places {
+                excess = excess.min(place.excess);
+                radii = [radii[0].min(place.radius), radii[1].max(place.radius)];
+            }
+            runs.push(Run { rows: own.len(), groups: range, excess, radii });
         }
         let mut rows = vec![NO_ROW; groups * LINE_ROWS];
         let mut lines = vec![Line([0; LINE_ROWS]); groups * (width - 1)];
@@ -126,8 +142,8 @@ impl CellOrder {
         &self.rows[run.groups.start * LINE_ROWS..][..run.rows]
     }
 
-    /// The groups of a run that can have rows with a score of at most `limit`. `distance` is |v - cell|^2, and `outside`
-    /// the squared length of the query that its projections do not have.
+    /// The groups of a run that can have rows with a score of at most `limit`. `distance` is |v - cell|, and `outside` the
+    /// squared length of the query that its projections do not have.
     pub(super) fn near_groups(
         &self,
         run: &Run,
@@ -139,10 +155,10 @@ impl CellOrder {
         if rest < 0.0 {
             return run.groups.start..run.groups.start;
         }
-        let (reach, distance) = (rest.sqrt(), distance.max(0.0).sqrt());
+        let (nearest, farthest) = (distance - rest.sqrt(), distance + rest.sqrt());
         let radii = &self.radii[run.groups.clone()];
-        let from = radii.partition_point(|[_, largest]| f64::from(*largest) < distance - reach);
-        let to = radii.partition_point(|[smallest, _]| f64::from(*smallest) <= distance + reach);
+        let from = radii.partition_point(|[_, largest]| f64::from(*largest) < nearest);
+        let to = radii.partition_point(|[smallest, _]| f64::from(*smallest) <= farthest);
         run.groups.start + from..run.groups.start + to.max(from)
     }
 }

@@ -28,10 +28,9 @@ use super::score::Scorer;
 use super::{KNOWN, QuantizedTables, Queries, Ranking, Scored, known};
 use crate::arch::Isa;
 use crate::arch::nibble_planes::LINE_ROWS;
-use crate::arch::packed_planes::{LineTables, below_255};
+use crate::arch::packed_planes::{LineTables, first_below_255};
 use crate::pool::Pool;
 use crate::search::codes::Codes;
-use crate::search::hamming::IdSet;
 use crate::search::options::{Hit, Search, keep_nearest};
 use std::ops::Range;
 
@@ -41,6 +40,8 @@ const BATCH_QUERIES: usize = 64;
 const MIN_ROWS: usize = 4096;
 /// Smallest number of rows that a query scores first.
 const MIN_SCORED_ROWS: usize = 512;
+/// The longest code.
+const MAX_BYTES: usize = 64;
 /// Cells that a query searches before it shares the others with the batch.
 const FIRST_CELLS: usize = 8;
 /// The largest limit in units. It is below 255, so that a limit that grows a little still fits.
@@ -142,7 +143,7 @@ impl Task<'_> {
         for cell in &order {
             let (from, rows) = (self.order.runs[*cell].groups.start, self.order.rows_of(*cell));
             let first = wanted.next_multiple_of(LINE_ROWS).min(rows.len());
-            query.score_rows(&rows[..first], self.search.filter);
+            query.score_rows(self, *cell, 0..first);
             wanted = wanted.saturating_sub(first);
             query.scored_groups = (*cell, from + first.div_ceil(LINE_ROWS));
             if first == rows.len() {
@@ -171,19 +172,22 @@ impl Task<'_> {
             quad.set(slot, query);
         }
         quad.start(four, all, cell);
-        for group in groups {
-            let own = &self.order.lines[group * lines..][..lines];
-            let masks = below_255(isa, &quad.tables, own, quad.starts, four.len());
+        let mut group = groups.start;
+        while group < groups.end {
+            let rest = &self.order.lines[group * lines..groups.end * lines];
+            let (next, masks) = first_below_255(isa, &quad.tables, rest, quad.starts, four.len());
+            group += next;
+            if group >= groups.end {
+                break;
+            }
             let mut lower = false;
             for (q, mask) in four.iter().zip(masks) {
-                if mask != 0 {
-                    let rows = &self.order.rows[group * LINE_ROWS..][..LINE_ROWS];
-                    lower |= all[*q].offer_rows(rows, mask, self.search.filter);
-                }
+                lower |= all[*q].offer_group(self, cell, group, mask);
             }
             if lower {
                 quad.start(four, all, cell);
             }
+            group += 1;
         }
     }
 }
@@ -249,7 +253,9 @@ struct Query<'a> {
     bytes: Vec<[[u8; 16]; 2]>,
     unit: f64,
     best: BestOfAny,
-    /// |v - cell|^2 for each cell.
+    /// For each cell, a score that none of its rows is below.
+    floors: Vec<f64>,
+    /// |v - cell| for each cell.
     distances: Vec<f64>,
     /// The squared length that the projections do not have.
     outside: f64,
@@ -278,11 +284,21 @@ impl<'a> Query<'a> {
         let nibbles: Vec<[[f32; 16]; 2]> = all.as_chunks::<2>().0.to_vec();
         debug_assert_eq!(nibbles.len(), lines);
         let square = task.tables.squares[query];
-        let distance =
-            |(cell, entry): (usize, &f32)| task.tables.decoder.cell_distance(cell, square, *entry);
+        let distance = |(cell, entry): (usize, &f32)| {
+            task.tables.decoder.cell_distance(cell, square, *entry).max(0.0).sqrt()
+        };
+        let distances: Vec<f64> = cells.iter().enumerate().map(distance).collect();
+        let outside = norm - f64::from(square);
+        let runs = task.order.runs.iter().zip(cells.iter().zip(&distances));
+        let floors = runs
+            .map(|(run, (cell, distance))| {
+                (f64::from(*cell) + rest).max(outside + run.floor(*distance))
+            })
+            .collect();
         Self {
-            distances: cells.iter().enumerate().map(distance).collect(),
-            outside: norm - f64::from(square),
+            floors,
+            distances,
+            outside,
             done: done(task, cells),
             scored_groups: (CELLS, 0),
             scorer,
@@ -303,18 +319,21 @@ impl<'a> Query<'a> {
         }
         if self.best.last.score == f32::INFINITY {
             // A filter left fewer than k rows so far.
-            let rows = &task.order.rows_of(cell)[self.scored_rows(task, cell)..];
-            self.score_rows(rows, task.search.filter);
+            let rows = self.scored_rows(task, cell)..task.order.runs[cell].rows;
+            self.score_rows(task, cell, rows);
             self.done[cell] = true;
             return false;
         }
-        if self.budget(cell) <= 0.0
-            || self.near_groups(task, &task.order.runs[cell], cell).is_empty()
-        {
+        if self.floors[cell] > self.widened_limit() {
             return false;
         }
         self.fit_unit();
         true
+    }
+
+    /// The limit, widened by twice the usual margin: distances of cells have rounding errors, too.
+    fn widened_limit(&self) -> f64 {
+        f64::from(self.best.last.score) + 2.0 * ROUNDING * self.magnitude
     }
 
     /// The number of rows of a cell that were scored first.
@@ -326,41 +345,46 @@ impl<'a> Query<'a> {
 
     /// The groups of a run that may have rows below the limit and were not scored first.
     fn near_groups(&self, task: &Task<'_>, run: &Run, cell: usize) -> Range<usize> {
-        // Twice the usual margin: the distance of the cell has rounding errors, too.
-        let limit = f64::from(self.best.last.score) + 2.0 * ROUNDING * self.magnitude;
+        let limit = self.widened_limit();
         let near = task.order.near_groups(run, limit, self.distances[cell], self.outside);
         let (scored, end) = self.scored_groups;
         let start = if scored == cell { near.start.max(end) } else { near.start };
         start.min(near.end)..near.end
     }
 
-    /// Scores rows.
-    fn score_rows(&mut self, rows: &[u32], filter: Option<&IdSet>) {
-        for row in rows {
-            self.offer(*row, filter);
+    /// Scores some rows of a cell; `rows` begins at a group.
+    fn score_rows(&mut self, task: &Task<'_>, cell: usize, rows: Range<usize>) {
+        for first in rows.clone().step_by(LINE_ROWS) {
+            let count = (rows.end - first).min(LINE_ROWS);
+            let group = task.order.runs[cell].groups.start + first / LINE_ROWS;
+            self.offer_group(task, cell, group, u64::MAX >> (LINE_ROWS - count));
         }
         self.best.prune();
     }
 
-    /// Scores a row. Returns whether the limit became lower.
-    fn offer(&mut self, row: u32, filter: Option<&IdSet>) -> bool {
-        let id = u64::from(row);
-        let score = self.scorer.score(row as usize);
-        // The set is checked last because it is slow and few rows are below the limit.
-        let new = Scored { score, id };
-        new.order(&self.best.last).is_lt()
-            && filter.is_none_or(|set| set.contains(id))
-            && self.best.offer(new)
-    }
-
-    fn offer_rows(&mut self, rows: &[u32], mut mask: u64, filter: Option<&IdSet>) -> bool {
-        let mut lower = false;
+    /// Scores those rows of a group that have a bit in the mask. Returns whether the limit became lower.
+    fn offer_group(&mut self, task: &Task<'_>, cell: usize, group: usize, mut mask: u64) -> bool {
+        let width = task.codes.bytes_per_row();
+        let rows = &task.order.rows[group * LINE_ROWS..][..LINE_ROWS];
+        let lines = &task.order.lines[group * (width - 1)..][..width - 1];
+        let (mut lower, mut code) = (false, [0u8; MAX_BYTES]);
+        code[0] = cell as u8;
         while mask != 0 {
-            let row = rows[mask.trailing_zeros() as usize];
+            let at = mask.trailing_zeros() as usize;
             mask &= mask - 1;
-            if row != NO_ROW {
-                lower |= self.offer(row, filter);
+            if rows[at] == NO_ROW {
+                continue;
             }
+            // The lines are in the cache. The codes themselves may not be.
+            for (byte, line) in code[1..width].iter_mut().zip(lines) {
+                *byte = line.0[at];
+            }
+            let new =
+                Scored { score: self.scorer.score_code(&code[..width]), id: u64::from(rows[at]) };
+            // The set is checked last because it is slow and few rows are below the limit.
+            lower |= new.order(&self.best.last).is_lt()
+                && task.search.filter.is_none_or(|set| set.contains(new.id))
+                && self.best.offer(new);
         }
         lower
     }

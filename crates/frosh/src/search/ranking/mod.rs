@@ -159,6 +159,12 @@ impl Queries {
         }
     }
 
+    /// What the cells add to the score of the first query.
+    #[cfg(test)]
+    pub(crate) fn cell_entries(&self) -> Vec<f32> {
+        self.quantized.as_ref().map_or(Vec::new(), |tables| tables.of(0)[..256].to_vec())
+    }
+
     /// The codes of the queries, as [`Hasher::encode`] returns them; none for queries of a quantiser, which need none.
     pub fn codes(&self) -> &Codes {
         &self.codes

@@ -71,6 +71,14 @@ impl<'a> Scorer<'a> {
         score[0]
     }
 
+    /// The score of a quantiser's code; bit for bit that of a row with this code.
+    #[inline]
+    pub(super) fn score_code(&self, code: &[u8]) -> f32 {
+        let mut score = [0f32];
+        self.tables.sums(code, &mut score);
+        score[0] + self.square_norm
+    }
+
     #[inline]
     fn score_block(&self, at: usize, scores: &mut [f32]) {
         let bytes = self.codes.bytes_per_row();
