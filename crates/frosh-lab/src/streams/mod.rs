@@ -205,7 +205,7 @@ pub(crate) fn each(
     most: usize,
     seed: u64,
     progress: &mut dyn FnMut(&str),
-    work: &mut dyn FnMut(&Stream, &mut dyn FnMut(&str)) -> Result<()>,
+    mut work: impl FnMut(&Stream, &mut dyn FnMut(&str)) -> Result<()>,
 ) -> Result<()> {
     let mut missing = Vec::new();
     let found = find(data, &mut missing)?;
