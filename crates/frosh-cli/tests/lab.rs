@@ -117,7 +117,7 @@ fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
         let record = all.iter().find(|r| r["data"] == *data && r["method"] == method).unwrap();
         record[what].as_f64().unwrap()
     };
-    for order in ["file order", "component"] {
+    for order in ["file", "axis"] {
         for method in ["versions", "when due"] {
             let encoded = of(order, method, "encoded");
             assert!((1.0..=2.0).contains(&encoded), "{order}, {method}: {encoded}");
@@ -127,7 +127,7 @@ fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
             (1.0, 10.0)
         );
     }
-    let file = |method: &str| of("file order", method, "map");
+    let file = |method: &str| of("file", method, "map");
     let [frozen, again, mixed, versions, due] =
         ["frozen", "encode all", "mixed", "versions", "when due"].map(file);
     println!("{frozen:.3} {again:.3} {mixed:.3} {versions:.3} {due:.3}");
@@ -137,7 +137,7 @@ fn streams_that_change_are_measured_in_the_order_of_a_file_and_by_component() {
     assert!(names.contains(&"streams.csv".to_owned()) && names.contains(&"streams.svg".to_owned()));
     assert!(!names.contains(&"streams.tmp".to_owned()), "{names:?}");
     let page = std::fs::read_to_string(dir.path().join("out/report.html")).unwrap();
-    assert!(page.contains("mine file order") && page.contains("rows encoded for each"));
+    assert!(page.contains("mine file") && page.contains("rows encoded for each"));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) const MOST_VERSIONS: usize = 10;
 /// # let folder = folder.path().join("index");
 /// let mut sketcher = Sketcher::new(Config::new(32))?;
 /// sketcher.push(rows.slice(0..100))?;
-/// let mut writer = IndexWriter::create(&folder, &sketcher.sketch()?.hasher(16)?, true, None)?;
+/// let mut writer = IndexWriter::create(&folder, &sketcher.sketch().hasher(16)?, true, None)?;
 /// let mut new = writer.add();
 /// new.push(rows.slice(0..100))?;
 /// new.commit()?;
