@@ -93,7 +93,7 @@ pub fn drift_predictor(
 ) -> Result<Predictor> {
     let most = if quick { QUICK_ROWS } else { usize::MAX };
     let mut pairs = Vec::new();
-    each(data, most, seed, progress, |stream, progress| {
+    each(data, most, seed, progress, &mut |stream, progress| {
         let start = Instant::now();
         let new = of_stream(stream, bits, seed)?;
         let seconds = start.elapsed().as_secs_f64();
