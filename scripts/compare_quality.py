@@ -182,7 +182,8 @@ def frosh_model(data: Set, bits: int, learning: list[str], rankings: dict[str, s
         return json.loads(done.stdout)
 
     # The reading of the file counts too; to FAISS the rows are given in memory.
-    seconds, _ = timed(lambda: run("train", str(data.base_file), "--threads", "1", *learning, "-o", str(model)))
+    seconds, _ = timed(lambda: run("train", str(data.base_file), "--threads", "1", *learning, "-o", str(model),
+                                   "--force"))
     result = run("eval", str(model), "--base", str(data.base_file), "--queries", str(data.query_file),
                  "-k", str(K), "--oversample", str(OVERSAMPLE), "--truth", f"{100 * SHARE:g}%",
                  "--rank", ",".join(rankings))

@@ -11,7 +11,7 @@
 //!
 //! | file | stage | paper |
 //! |---|---|---|
-//! | `sketcher.rs` | the loop over blocks | Algorithm 1 |
+//! | `sketcher.rs`, `sketcher/intake.rs` | the loop over blocks | Algorithm 1 |
 //! | `centering.rs` | centring by the running mean | Algorithm 1 |
 //! | `compression/` | SRHT (`srht.rs`) or sparse embedding (`sparse_embedding.rs`) of a block; block sizes | Algorithm 2, section 3.3 |
 //! | `frequent_directions/` | the buffer B and its shrink | Algorithm 2 |
