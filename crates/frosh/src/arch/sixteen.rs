@@ -4,6 +4,11 @@
 //! [`Isa::sixteens`] runs a [`Work16`] with the token of the CPU, compiled for its features. Multiplications and additions are
 //! not fused, so results do not depend on the instruction set.
 
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one comment covers all methods of an implementation"
+)]
+
 use super::isa::{F32Set, Isa};
 #[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::*;

@@ -38,6 +38,9 @@ use std::ops::Range;
 const BATCH_QUERIES: usize = 64;
 /// Smallest number of rows for which bounds pay.
 const MIN_ROWS: usize = 4096;
+/// Smallest number of rows for which the cells of one query are worth splitting among threads. With fewer, most of a query's
+/// time is its preparation and its best cells, which every thread would do again.
+const MIN_SPLIT_ROWS: usize = 4_000_000;
 /// Smallest number of rows that a query scores first.
 const MIN_SCORED_ROWS: usize = 512;
 /// The longest code.
@@ -69,7 +72,8 @@ pub(super) fn search(
     // Tasks split the queries. If there are fewer batches than threads, they also split the cells.
     let chunk = queries.len().div_ceil(pool.threads()).clamp(1, BATCH_QUERIES);
     let chunks = queries.len().div_ceil(chunk);
-    let parts = if chunks >= pool.threads() { 1 } else { pool.threads().div_ceil(chunks.max(1)) };
+    let few = chunks >= pool.threads() || codes.len() < MIN_SPLIT_ROWS;
+    let parts = if few { 1 } else { pool.threads().div_ceil(chunks.max(1)) };
     let mut found: Vec<Vec<Vec<Scored>>> = vec![Vec::new(); chunks * parts];
     pool.each(found.iter_mut().enumerate().collect(), |(job, found)| {
         let first = job / parts * chunk;
