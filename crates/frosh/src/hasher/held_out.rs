@@ -16,6 +16,7 @@ use crate::linalg;
 use crate::pool::Pool;
 use crate::sketch::Sketch;
 use crate::sketch::frequent_directions::square_norm;
+use crate::sketch::reservoir::PART_ROWS;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatRef, Par};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub(super) const TARGET: f64 = 0.9;
 /// Rows of the base that MAP is measured on, and the share of them that is relevant.
 const MAP_ROWS: usize = 4096;
 const RELEVANT: f64 = 0.02;
+/// Sampled rows that are projected at a time: a multiple of the rows of a part.
+const SHARE_ROWS: usize = 16 * PART_ROWS;
 /// Numbers of neighbours in the base that recall is measured at, ascending.
 const DEPTHS: [usize; 9] = [1, 2, 3, 4, 6, 8, 10, 16, 32];
 /// Numbers of candidates for each neighbour that are tried, ascending.
@@ -96,19 +99,24 @@ impl HeldOut {
         let own = MatRef::from_column_major_slice(&first, dim, queries);
         columns.as_mut().subcols_mut(0, queries).copy_from(own);
         columns.as_mut().subcols_mut(queries, bits).copy_from(linalg::single(v));
-        let parts = sketch.reservoir.map_parts(pool, mean, 0..sampled, |rows| {
+        let work = |rows: &[f32]| {
             let count = rows.len() / dim;
             let mut out = Mat::<f32>::zeros(count, queries + bits);
             let rows_of = MatRef::from_row_major_slice(rows, count, dim);
             matmul(out.as_mut(), Accum::Replace, rows_of, columns.as_ref(), 1.0, Par::Seq);
             let squares: Vec<f64> = rows.chunks_exact(dim).map(square_norm).collect();
             (squares, out)
-        });
+        };
         let mut squares = Vec::with_capacity(sampled);
         let mut along = Mat::zeros(sampled, bits);
         let mut products = Mat::<f32>::zeros(base, queries);
         let mut first = 0;
-        for (part, out) in parts {
+        // A share of the sample at a time: what is computed for all of it would double the memory of a fit.
+        let shares = (0..sampled).step_by(SHARE_ROWS).flat_map(|from| {
+            let share = from..sampled.min(from + SHARE_ROWS);
+            sketch.reservoir.map_parts(pool, mean, share, work)
+        });
+        for (part, out) in shares {
             // Queries come first in the sample, and last in `along`.
             let asked = queries.saturating_sub(first).min(part.len());
             let (rows, count) = (first + asked - queries.min(first + asked), part.len() - asked);

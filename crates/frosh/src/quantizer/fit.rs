@@ -167,10 +167,10 @@ impl Sketch {
         let count = direction_count(bytes).min(self.dim);
         let old = self.principal(pool, count.min(self.sketch_rows()));
         let (v, _) = self.refined_to(pool, old.vectors.as_ref(), &old.values, count);
-        let Some(held) = HeldOut::new(self, pool, v.as_ref()) else {
+        let Some(mut held) = HeldOut::new(self, pool, v.as_ref()) else {
             return Err(too_few(self.reservoir.len()));
         };
-        let sample = Sample::new(&held, segment_count(bytes));
+        let sample = Sample::new(&mut held, segment_count(bytes));
         let k = sample.scales.len();
         let stream = &mut Stream::new(self.seed, Purpose::Codebooks, 0, 0);
         let books = 2 * bytes - 4;
@@ -230,7 +230,7 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(held: &HeldOut, segments: usize) -> Self {
+    fn new(held: &mut HeldOut, segments: usize) -> Self {
         let base = held.along.as_ref().subrows(0, held.base);
         let k = base.ncols();
         let moments = linalg::product(base.transpose(), base);
@@ -240,6 +240,8 @@ impl Sample {
         let largest = values.first().copied().unwrap_or(0.0);
         let rank = values.iter().filter(|v| **v > 1e-10 * largest).count().max(1);
         let turned = linalg::product(held.along.as_ref(), linalg::single(axes.as_ref()).as_ref());
+        // Only the turned projections are needed from here on.
+        held.along = Mat::new();
         let mut near = vec![0f64; rank];
         for (query, rows) in held.relevant.iter().enumerate() {
             for (j, near) in near.iter_mut().enumerate() {

@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Default number of sampled rows.
 pub(crate) const DEFAULT_ROWS: usize = 16_384;
 /// Sampled rows that are read at a time.
-const PART_ROWS: usize = 128;
+pub(crate) const PART_ROWS: usize = 128;
 /// Limit on the bytes of a sample.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
 
