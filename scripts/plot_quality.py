@@ -44,7 +44,6 @@ LINES = [
     Line("FAISS RaBitQ, qb 0", "FAISS RaBitQ", "rabitq", "", True),
     Line("FAISS PQ", "FAISS PQ", "pq", "6 3", True),
     Line("FAISS OPQ,PQ", "FAISS OPQ+PQ", "opq", "", True),
-    Line("FAISS RQ", "FAISS RQ", "rq", "2 3", True),
     Line("FROSH refined, Hamming", "frosh bits, Hamming", "hamming", "2 3"),
     Line("FROSH refined, estimated", "frosh bits, estimated", "estimated", "6 3"),
     Line("FROSH quantiser", "frosh quantiser", "quantiser"),
@@ -57,7 +56,6 @@ STYLES = {
     "opq": ("#c4480a", "#ff8c4a", 2.4),
     "pq": ("#d98324", "#f5b460", 2.0),
     "rabitq": ("#8a3a9c", "#d68fe8", 2.0),
-    "rq": ("#7a7a7a", "#a8a8a8", 2.0),
 }
 # Light and dark: page, plot area, text, fainter text, grid.
 PAGE = [("#ffffff", "#f6f8fa", "#1f2328", "#59636e", "#d9dee3"),
@@ -87,7 +85,8 @@ class Table(NamedTuple):
 def read_tables(text: str) -> dict[str, Table]:
     """The tables of the page, by set: four columns for each size."""
     tables: dict[str, Table] = {}
-    for part in re.split(r"^### ", text, flags=re.M)[1:]:
+    # Other sections have tables of their own.
+    for part in re.split(r"^### ", re.split(r"^## ", text, flags=re.M)[0], flags=re.M)[1:]:
         name, shape = re.match(r"(\S+): (.+)", part).groups()
         rows = [[cell.strip() for cell in line.strip("| ").split("|")]
                 for line in part.splitlines() if line.startswith("|")]
@@ -205,7 +204,7 @@ def draw(tables: dict[str, Table]) -> str:
     # Two rows: ours, then FAISS's, the best first.
     for row, square in enumerate((False, True)):
         for i, line in enumerate(l for l in reversed(LINES) if l.square == square):
-            x, y = LEFT + i * 190, bottom + 62 + 26 * row
+            x, y = LEFT + i * 215, bottom + 62 + 26 * row
             out += [path(line, [(x, y), (x + 34, y)]), mark(line, x + 17, y),
                     f'<text x="{x + 42}" y="{y + 5}">{line.name}</text>']
     return "\n".join([*out, "</svg>", ""])

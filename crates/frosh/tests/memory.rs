@@ -25,6 +25,14 @@ static LARGE: Mutex<Large> = Mutex::new(Large { live: [(0, 0); 64], at_peak: [(0
 /// Counters are for the process, so only one test runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Runs a test alone, on a thread of its own. What the thread keeps until it ends is freed before the next test begins.
+fn alone(work: impl FnOnce() + Send + 'static) {
+    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+    if let Err(panic) = std::thread::spawn(work).join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 /// Address and size of blocks of at least 16 KB, for the message of a failure.
 struct Large {
     live: [(usize, usize); 64],
@@ -145,37 +153,40 @@ fn byte(hash: u32) -> u8 {
 
 #[test]
 fn a_sketcher_holds_at_most_three_l_d_floats_and_its_reservoir() {
-    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
-    for (method, many) in
-        [(Method::Frosh, 1_000_000), (Method::FroshSparse, 1_000_000), (Method::Osh, 30_000)]
-    {
-        let config = Config::new(DIM).sketch_rows(L).method(method);
-        // The reservoir is full after 16,384 rows.
-        let held = watch(config.clone(), &[20_000, many], single);
-        check(method.as_str(), &held, RESERVOIR);
-        let held = watch(config, &[20_000, 30_000], byte);
-        check(&format!("{} of bytes", method.as_str()), &held, RESERVOIR);
-    }
+    alone(|| {
+        for (method, many) in
+            [(Method::Frosh, 1_000_000), (Method::FroshSparse, 1_000_000), (Method::Osh, 30_000)]
+        {
+            let config = Config::new(DIM).sketch_rows(L).method(method);
+            // The reservoir is full after 16,384 rows.
+            let held = watch(config.clone(), &[20_000, many], single);
+            check(method.as_str(), &held, RESERVOIR);
+            let held = watch(config, &[20_000, 30_000], byte);
+            check(&format!("{} of bytes", method.as_str()), &held, RESERVOIR);
+        }
+    });
 }
 
 #[test]
 fn with_a_half_life_a_sketcher_holds_no_more() {
-    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
-    for method in [Method::Frosh, Method::Osh] {
-        let config = Config::new(DIM).sketch_rows(L).method(method).half_life(20_000);
-        let held = watch(config, &[20_000, 60_000], single);
-        check(&format!("{} with a half-life", method.as_str()), &held, RESERVOIR);
-    }
+    alone(|| {
+        for method in [Method::Frosh, Method::Osh] {
+            let config = Config::new(DIM).sketch_rows(L).method(method).half_life(20_000);
+            let held = watch(config, &[20_000, 60_000], single);
+            check(&format!("{} with a half-life", method.as_str()), &held, RESERVOIR);
+        }
+    });
 }
 
 #[test]
 fn without_a_reservoir_a_sketcher_holds_at_most_three_l_d_floats() {
-    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
-    for method in [Method::Frosh, Method::FroshSparse, Method::Osh] {
-        let config = Config::new(DIM).sketch_rows(L).method(method).reservoir_rows(0);
-        let held = watch(config.clone(), &[10_000, 30_000], single);
-        check(&format!("{} without reservoir", method.as_str()), &held, 0);
-        let held = watch(config, &[10_000, 30_000], byte);
-        check(&format!("{} of bytes without reservoir", method.as_str()), &held, 0);
-    }
+    alone(|| {
+        for method in [Method::Frosh, Method::FroshSparse, Method::Osh] {
+            let config = Config::new(DIM).sketch_rows(L).method(method).reservoir_rows(0);
+            let held = watch(config.clone(), &[10_000, 30_000], single);
+            check(&format!("{} without reservoir", method.as_str()), &held, 0);
+            let held = watch(config, &[10_000, 30_000], byte);
+            check(&format!("{} of bytes without reservoir", method.as_str()), &held, 0);
+        }
+    });
 }
