@@ -147,7 +147,6 @@ fn search(
     print: &impl Fn(&str, usize, f64, &str),
 ) -> Result<Vec<u64>, String> {
     let codes = quantizer.encode(base).map_err(|e| e.to_string())?;
-    let all = quantizer.queries(queries).map_err(|e| e.to_string())?;
     let single: Vec<Queries> = (0..queries.len().min(SINGLE))
         .filter_map(|q| quantizer.queries(queries.slice(q..q + 1)).ok())
         .collect();
@@ -157,13 +156,12 @@ fn search(
     let mut found = Vec::new();
     for threads in [1, 2] {
         // The tables of the queries count too: FAISS computes its own inside a search.
-        let batch = || {
+        let mut batch = || {
             on(threads, || {
                 let all = quantizer.queries(queries);
                 found = all.and_then(|all| codes.search(&all, &nearest)).unwrap_or_default();
             })
         };
-        let mut batch = batch;
         let best = (0..TURNS).map(|_| seconds(&mut batch)).fold(f64::MAX, f64::min);
         print("batch", threads, queries.len() as f64 / best, "queries/s");
         let alone = || {
@@ -177,7 +175,6 @@ fn search(
         let best = (0..TURNS).map(|_| seconds(alone)).fold(f64::MAX, f64::min);
         print("one by one", threads, single.len() as f64 / best, "queries/s");
     }
-    drop(all);
     Ok(found.iter().flat_map(|hits| hits.iter().map(|hit| hit.id)).collect())
 }
 

@@ -370,7 +370,6 @@ fn best_slopes(start: &[[usize; 2]], mut measure: impl FnMut([f32; 2]) -> (f64, 
     let mut tried: Vec<([usize; 2], f64, f64)> = Vec::new();
     let mut open = start.to_vec();
     loop {
-        open.retain(|place| tried.iter().all(|(other, ..)| other != place));
         for [i, j] in open.drain(..) {
             let (map, recall) = measure([ALONG[i], ERROR[j]]);
             tried.push(([i, j], map, recall));
