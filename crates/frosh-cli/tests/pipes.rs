@@ -2,7 +2,7 @@
 #![cfg(unix)]
 
 mod common;
-use common::{command, files, json, ok, run, values, write_npy};
+use common::{command, files, json, ok, rows_of_kind as rows, run, write_npy};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::Path;
@@ -13,19 +13,6 @@ const DIM: usize = 32;
 const COMMIT: usize = 500;
 const STREAM: &str =
     "- --dim 32 --format raw --raw-type f32 --learn --refresh auto --commit-every 500";
-
-/// Rows that vary most in one of four groups of columns.
-fn rows(count: usize, strong: usize, seed: u64) -> Vec<f32> {
-    let mut all = values(count, DIM, seed);
-    for (i, x) in all.iter_mut().enumerate() {
-        let column = i % DIM;
-        *x *= 1.0 + column as f32 / 4.0;
-        if column / 8 == strong {
-            *x *= 6.0;
-        }
-    }
-    all
-}
 
 /// A folder with an index of 1,000 rows. The stream has rows of the same kind at first, then of another, then of a third.
 fn ground() -> (tempfile::TempDir, Vec<f32>) {

@@ -1,26 +1,13 @@
 //! An index whose data changes: `frosh index refresh`, several versions of a model, and their folding.
 
 mod common;
-use common::{command, files, json, ok, run, values, write_npy};
+use common::{command, files, json, ok, rows_of_kind as rows, run, write_npy};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const DIM: usize = 32;
-
-/// Rows that vary most in one of four groups of columns.
-fn rows(count: usize, strong: usize, seed: u64) -> Vec<f32> {
-    let mut all = values(count, DIM, seed);
-    for (i, x) in all.iter_mut().enumerate() {
-        let column = i % DIM;
-        *x *= 1.0 + column as f32 / 4.0;
-        if column / 8 == strong {
-            *x *= 6.0;
-        }
-    }
-    all
-}
 
 /// A folder with rows of two times, queries, and a model of the first time.
 fn ground(count: usize) -> tempfile::TempDir {

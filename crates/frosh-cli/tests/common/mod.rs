@@ -44,6 +44,20 @@ pub(crate) fn values(rows: usize, dim: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
+/// Rows of 32 dimensions that vary most in one of four groups of columns: streams that change have rows of several kinds.
+pub(crate) fn rows_of_kind(rows: usize, kind: usize, seed: u64) -> Vec<f32> {
+    const DIM: usize = 32;
+    let mut all = values(rows, DIM, seed);
+    for (i, x) in all.iter_mut().enumerate() {
+        let column = i % DIM;
+        *x *= 1.0 + column as f32 / 4.0;
+        if column / 8 == kind {
+            *x *= 6.0;
+        }
+    }
+    all
+}
+
 /// A `.npy` file of `f32`.
 pub(crate) fn write_npy(path: &Path, values: &[f32], dim: usize) {
     let shape = format!("({}, {dim})", values.len() / dim);
