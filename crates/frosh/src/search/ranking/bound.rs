@@ -203,7 +203,9 @@ impl QueryQuad {
         scale.estimated = terms.estimated;
         scale.l1_norm = values.iter().map(|v| f64::from(v.abs())).sum();
         let largest = scale.largest_bound(terms, limit, square_norm);
-        if !(0.7 * scale.largest..=1.05 * scale.largest).contains(&largest) {
+        // A largest bound of 0 is usual: then all rows of the block are too far. The first unit must be set for it, too.
+        let fits = (0.7 * scale.largest..=1.05 * scale.largest).contains(&largest);
+        if scale.unit == 0.0 || !fits {
             scale.largest = largest;
             scale.unit = largest.max(1e-6 * scale.l1_norm).max(f64::MIN_POSITIVE) / TARGET_BOUND;
             let per = (1.0 - ROUNDING) / scale.unit;
@@ -287,5 +289,34 @@ impl Scale {
             largest = rows.map(of).filter(|x| x.is_finite()).fold(0.0, f64::max);
         }
         largest.clamp(0.0, 2.0 * self.l1_norm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_all_too_far_are_pruned_from_the_first_block_on() {
+        let isa = Isa::detect();
+        if !isa.has_nibble_lookup() {
+            return;
+        }
+        let codes: Vec<u8> = (0..8 * LINE_ROWS).map(|i| (i * 37 % 251) as u8).collect();
+        let mut planes = Planes::default();
+        planes.transpose(isa, Table::new(&codes, 8));
+        // With a norm of 9 and a gain of 1, no distance is below 81 + 4 - 2 |v|_1 = 53.
+        let terms = RowTerms {
+            estimated: true,
+            squares: vec![[40.5; LINE_ROWS]],
+            inverses: vec![[0.5; LINE_ROWS]],
+        };
+        let values = [0.25; 64];
+        for (limit, none) in [(50.0, true), (86.0, false)] {
+            let mut quad = QueryQuad::new(8);
+            quad.fit_unit(0, &values, &terms, limit, 4.0);
+            let [near, ..] = quad.unpruned(isa, &planes, &terms, 0, 1);
+            assert_eq!(near == 0, none, "limit {limit}: {near:x}");
+        }
     }
 }
