@@ -1,4 +1,4 @@
-//! Memory of a sketcher, counted by the allocator of this test binary.
+//! Memory of a sketcher and of fitting a quantiser, counted by the allocator of this test binary.
 
 use faer::Mat;
 use frosh::{Config, Element, Method, Pool, Rows, Sketcher};
@@ -187,6 +187,40 @@ fn without_a_reservoir_a_sketcher_holds_at_most_three_l_d_floats() {
             check(&format!("{} without reservoir", method.as_str()), &held, 0);
             let held = watch(config, &[10_000, 30_000], byte);
             check(&format!("{} of bytes without reservoir", method.as_str()), &held, 0);
+        }
+    });
+}
+
+#[test]
+fn fitting_a_quantizer_adds_at_most_64_mb_to_the_sketch() {
+    alone(|| {
+        let mut sketcher =
+            Pool::ONE.install(|| Sketcher::new(Config::new(DIM).sketch_rows(L))).unwrap();
+        let mut batch = vec![0f32; BATCH * DIM];
+        // Enough rows for a full reservoir.
+        for number in 0..17 {
+            for (i, x) in (0u32..).zip(&mut batch) {
+                let hash = (i ^ number << 20).wrapping_mul(0x9e37_79b1);
+                // The later columns vary less, as in most data.
+                *x = single((hash ^ hash >> 15).wrapping_mul(0x85eb_ca77))
+                    / (1 + i % DIM as u32) as f32;
+            }
+            sketcher.push(Rows::new(&batch, DIM).unwrap()).unwrap();
+        }
+        drop(batch);
+        let sketch = sketcher.finish();
+        // The first fit also allocates faer's packing buffers of this thread, see `make_packing_area`.
+        drop(Pool::ONE.install(|| sketch.quantizer(8)).unwrap());
+        for bytes in [8, 32] {
+            LARGE.lock().unwrap().live = [(0, 0); 64];
+            let before = LIVE.load(SeqCst);
+            PEAK.store(before, SeqCst);
+            let quantizer = Pool::ONE.install(|| sketch.quantizer(bytes)).unwrap();
+            let peak = PEAK.load(SeqCst) - before;
+            let blocks = blocks_at_peak();
+            eprintln!("quantiser of {bytes} bytes: {peak} B at the peak; blocks: {blocks}");
+            assert_eq!(quantizer.bytes(), bytes);
+            assert!(peak <= 64 << 20, "{bytes} bytes: {peak} B; blocks: {blocks}");
         }
     });
 }

@@ -14,7 +14,7 @@
 
 use super::codebooks::{CELLS, Codebooks};
 use super::encode::CodedRow;
-use super::scalar::{ScalarCode, Terms};
+use super::scalar::{Predictions, ScalarCode, Terms};
 use super::{DEFAULT_BEAM, Facts, Quantizer, train};
 use crate::arch::Isa;
 use crate::error::{Error, Result};
@@ -325,6 +325,8 @@ impl Fitted {
                 row.terms(Isa::detect(), &mut decoded)
             })
             .collect();
+        // Before the products of all rows and queries are made, which are most of the memory.
+        let predictions = Predictions::fit(&codes, books.books, &all);
         let products = products(pool, &books, &codes, sample);
         let measure = |taus: &[f32]| {
             held.figures(pool, |query, scores| {
@@ -338,7 +340,7 @@ impl Fitted {
             (figures.map, figures.top_recall(depth))
         });
         let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
-        let scalar = ScalarCode::fit(slopes, &codes, books.books, &taus, levels);
+        let scalar = ScalarCode::fit(slopes, &predictions, &codes, books.books, &taus, levels);
         let coded: Vec<f32> = codes
             .chunks_exact(length)
             .zip(&taus)

@@ -59,28 +59,33 @@ pub(crate) struct ScalarCode {
     pub(crate) levels: Vec<f32>,
 }
 
-impl ScalarCode {
-    /// Fits prediction and levels to the codes of sampled rows and their tau.
-    pub(crate) fn fit(
-        slopes: [f32; 2],
-        codes: &[u8],
-        books: usize,
-        taus: &[f32],
-        levels: usize,
-    ) -> Self {
+/// Predictions of the three terms of tau from the code: a value for each cell and word. A prediction is linear in what it
+/// predicts, so that of tau follows for any slopes.
+pub(crate) struct Predictions(Mat<f64>);
+
+impl Predictions {
+    /// Ridge regression of the terms of sampled rows on the ones and zeros of their codes.
+    pub(crate) fn fit(codes: &[u8], books: usize, terms: &[Terms]) -> Self {
         let (length, count) = (books + 1, CELLS + WORDS * books);
         let columns = |code: &[u8]| -> Vec<usize> {
             let words = code[1..].iter().enumerate();
             let words = words.map(|(m, b)| CELLS + WORDS * m + usize::from(*b));
             std::iter::once(usize::from(code[0])).chain(words).collect()
         };
-        let mean = taus.iter().map(|t| f64::from(*t)).sum::<f64>() / taus.len().max(1) as f64;
+        let values = |t: &Terms| [t.square, t.along, t.error].map(f64::from);
+        let mut means = [0f64; 3];
+        for terms in terms {
+            means.iter_mut().zip(values(terms)).for_each(|(mean, x)| *mean += x);
+        }
+        let means = means.map(|sum| sum / terms.len().max(1) as f64);
         let mut gram = Mat::<f64>::zeros(count, count);
-        let mut right = Mat::<f64>::zeros(count, 1);
-        for (code, tau) in codes.chunks_exact(length).zip(taus) {
+        let mut right = Mat::<f64>::zeros(count, 3);
+        for (code, terms) in codes.chunks_exact(length).zip(terms) {
             let columns = columns(code);
             for (a, column) in columns.iter().enumerate() {
-                right[(*column, 0)] += f64::from(*tau) - mean;
+                for (j, (x, mean)) in values(terms).iter().zip(means).enumerate() {
+                    right[(*column, j)] += x - mean;
+                }
                 for row in &columns[a..] {
                     gram[(*row, *column)] += 1.0;
                 }
@@ -92,11 +97,34 @@ impl ScalarCode {
         if let Ok(factor) = gram.llt(Side::Lower) {
             factor.solve_in_place(right.as_mut());
         }
-        let mut prediction: Vec<f32> = (0..count).map(|j| right[(j, 0)] as f32).collect();
-        prediction[..CELLS].iter_mut().for_each(|t| *t += mean as f32);
+        for (j, mean) in means.into_iter().enumerate() {
+            (0..CELLS).for_each(|cell| right[(cell, j)] += mean);
+        }
+        Self(right)
+    }
+
+    /// The prediction of tau.
+    fn of_tau(&self, [along, error]: [f32; 2]) -> Vec<f32> {
+        let slopes = [1.0, f64::from(along), f64::from(error)];
+        let entry = |i| (0..3).map(|j| slopes[j] * self.0[(i, j)]).sum::<f64>() as f32;
+        (0..self.0.nrows()).map(entry).collect()
+    }
+}
+
+impl ScalarCode {
+    /// Fits the levels to the codes of sampled rows and their tau.
+    pub(crate) fn fit(
+        slopes: [f32; 2],
+        predictions: &Predictions,
+        codes: &[u8],
+        books: usize,
+        taus: &[f32],
+        levels: usize,
+    ) -> Self {
+        let prediction = predictions.of_tau(slopes);
         let mut fitted = Self { slopes, prediction, levels: Vec::new() };
         let rest: Vec<f32> = codes
-            .chunks_exact(length)
+            .chunks_exact(books + 1)
             .zip(taus)
             .map(|(code, tau)| tau - fitted.predict(code))
             .collect();
