@@ -45,8 +45,17 @@ pub fn page(results: &Results) -> String {
         ("command", escape(&results.run.command)),
     ];
     parts.extend(FIGURES.iter().map(|figure| (figure.id, draw(results, figure))));
+    let mut template = include_str!("page.html").to_owned();
+    if only_streams(results) {
+        // Nothing of the paper was run, so its claims and figures are left out.
+        let [from, to] =
+            ["<section id=\"claims\"", "<section id=\"streams\""].map(|s| template.find(s));
+        if let (Some(from), Some(to)) = (from, to) {
+            template.replace_range(from..to, "");
+        }
+    }
     // One pass over the template: what is filled in is not looked at again.
-    let mut pieces = include_str!("page.html").split("{{");
+    let mut pieces = template.split("{{");
     let mut html = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let (name, text) = piece.split_once("}}").unwrap_or((piece, ""));
@@ -64,6 +73,11 @@ pub fn figures(results: &Results) -> Vec<(String, String)> {
         (!panels.is_empty()).then(|| (name, plot::file(&figure.name(), &panels, figure.columns)))
     };
     FIGURES.iter().filter_map(file).collect()
+}
+
+/// Whether streams that change are all that was run.
+fn only_streams(results: &Results) -> bool {
+    !results.records.is_empty() && results.records.iter().all(|r| r.experiment == "streams")
 }
 
 /// What was run, the few numbers that matter most, and how many claims came out how.
@@ -100,6 +114,9 @@ fn summary(results: &Results, claims: &[Claim]) -> String {
         "<p>Medians over cells, with the range:</p>\n<ul>\n{}</ul>\n",
         lines.collect::<String>()
     );
+    if only_streams(results) {
+        return html;
+    }
     html += &format!(
         "<p>Of the paper’s {} claims:</p>\n<table class=\"tally\"><tbody>\n",
         claims.len()

@@ -19,8 +19,13 @@ pub fn readme(results: &Results) -> String {
     let whole = cells(results, "whole-training", |r| r.seconds);
     let lengths = bits(map.iter().chain(&time).map(|c| c.of));
     let length = lengths.iter().find(|b| **b == BITS).or(lengths.last()).copied();
+    let streams = super::streams::summary(results, plain);
+    let title = match length {
+        None if !streams.is_empty() => "Streams that change",
+        _ => "The paper's evaluation",
+    };
     let mut text = format!(
-        "# The paper's evaluation, {} size\n\n```sh\n{}\n```\n\n\
+        "# {title}, {} size\n\n```sh\n{}\n```\n\n\
          [report.html](report.html) is the page (open it in a browser). `results.json` and the CSV files hold every\n\
          measurement, `claims.json` what became of each claim of the paper, the SVG files the page's figures. The command\n\
          writes this file, too.\n\n{}\n\n{} Times are processor seconds on one thread.\n\
@@ -32,7 +37,8 @@ pub fn readme(results: &Results) -> String {
         plain(&machine(results)),
         plain(&repeats(results))
     );
-    let Some(length) = length else { return text + "\nNothing was measured.\n" };
+    let nothing = if streams.is_empty() { "\nNothing was measured.\n" } else { &streams };
+    let Some(length) = length else { return text + nothing };
     let rotation = if run.no_rotation { "no rotation" } else { "the rotation learned (ITQ)" };
     for (title, cells, show) in [
         (
@@ -74,7 +80,7 @@ pub fn readme(results: &Results) -> String {
         claims.len(),
         tally(&claims).iter().map(verdict).collect::<String>()
     );
-    text
+    text + &streams
 }
 
 /// Methods down, data sets across, with the repeats of each cell.

@@ -129,6 +129,7 @@ fn each_experiment_alone_makes_a_page() {
         let page = page(&Results { records, run: all.run.clone() });
         well_formed(&page).unwrap();
         assert!(page.contains("Not run: "), "{experiment}");
+        assert_eq!(page.contains("<section id=\"claims\""), experiment != "streams");
     }
 }
 
@@ -214,6 +215,10 @@ fn the_summary_keeps_both_times_apart_and_counts_repeats() {
     assert_eq!(row("OSH's time / FROSH's", "in the paper").matches(" / ").count(), 8);
     assert!(text.contains("| cannot be tested here | "), "{text}");
     assert!(readme(&Results::default()).contains("Nothing was measured"));
+    let streams: Vec<Record> =
+        sample::full().records.into_iter().filter(|r| r.experiment == "streams").collect();
+    let text = readme(&Results { records: streams, ..Results::default() });
+    assert!(text.starts_with("# Streams that change") && text.contains("| versions |"), "{text}");
 }
 
 #[test]
