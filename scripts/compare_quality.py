@@ -54,6 +54,9 @@ FROSH_FACTORS, RABITQ_FACTORS = 1, 8
 FROSH = ROOT / "target/release/frosh"
 OURS, PLAIN = "FROSH refined, estimated", "FROSH + ITQ, estimated"
 BYTES_OURS = "FROSH quantiser"
+# The same from the merged sketches of five workers, and with another seed: how much the merge changes, and how much chance.
+MERGED, RESEEDED = "FROSH quantiser, five workers", "FROSH quantiser, other seed"
+WORKERS = 5
 ADDITIVE = ["FAISS RQ", "FAISS LSQ"]
 ONE_BIT = ["FAISS ITQ,LSH", "FAISS RaBitQ, qb 0", "FAISS RaBitQ, qb 4"]
 
@@ -174,19 +177,47 @@ def frosh_quantizer(data: Set, size: int) -> dict[str, Cell]:
     return frosh_model(data, 8 * size, ["--bytes", str(size)], {"estimated": BYTES_OURS})
 
 
+def frosh_reseeded(data: Set, size: int) -> dict[str, Cell]:
+    return frosh_model(data, 8 * size, ["--bytes", str(size), "--seed", "7"], {"estimated": RESEEDED})
+
+
+def frosh_merged(data: Set, size: int) -> dict[str, Cell]:
+    """A fifth of the rows for each worker; their sketches are merged."""
+    import numpy as np
+
+    model = data.base_file.with_name("model.frosh")
+    rows, sketches = np.load(data.base_file, mmap_mode="r"), []
+    sketch_rows = str(min(max(8 * size, 128), 256))
+    for worker, part in enumerate(np.array_split(rows, WORKERS)):
+        shard = data.base_file.with_name(f"shard{worker}.npy")
+        np.save(shard, part)
+        sketches.append(str(shard.with_suffix(".sketch")))
+        run_frosh("sketch", str(shard), "--worker", str(worker), "--sketch-rows", sketch_rows, "-o", sketches[-1],
+                  "--force")
+    merged = str(data.base_file.with_name("merged.sketch"))
+    run_frosh("merge", *sketches, "-o", merged, "--force")
+    seconds, _ = timed(lambda: run_frosh("fit", merged, "--bytes", str(size), "-o", str(model), "--force"))
+    return evaluated(data, model, 8 * size, {"estimated": MERGED}, seconds)
+
+
+def run_frosh(*arguments: str) -> Any:
+    done = subprocess.run([str(FROSH), *arguments, "--json", "--quiet"], check=True, capture_output=True)
+    return json.loads(done.stdout)
+
+
 def frosh_model(data: Set, bits: int, learning: list[str], rankings: dict[str, str]) -> dict[str, Cell]:
     model = data.base_file.with_name("model.frosh")
-
-    def run(*arguments: str) -> Any:
-        done = subprocess.run([str(FROSH), *arguments, "--json", "--quiet"], check=True, capture_output=True)
-        return json.loads(done.stdout)
-
     # The reading of the file counts too; to FAISS the rows are given in memory.
-    seconds, _ = timed(lambda: run("train", str(data.base_file), "--threads", "1", *learning, "-o", str(model),
-                                   "--force"))
-    result = run("eval", str(model), "--base", str(data.base_file), "--queries", str(data.query_file),
-                 "-k", str(K), "--oversample", str(OVERSAMPLE), "--truth", f"{100 * SHARE:g}%",
-                 "--rank", ",".join(rankings))
+    seconds, _ = timed(lambda: run_frosh("train", str(data.base_file), "--threads", "1", *learning, "-o", str(model),
+                                         "--force"))
+    return evaluated(data, model, bits, rankings, seconds)
+
+
+def evaluated(data: Set, model: Path, bits: int, rankings: dict[str, str], seconds: float) -> dict[str, Cell]:
+    """The cells of a model, by the program."""
+    result = run_frosh("eval", str(model), "--base", str(data.base_file), "--queries", str(data.query_file),
+                       "-k", str(K), "--oversample", str(OVERSAMPLE), "--truth", f"{100 * SHARE:g}%",
+                       "--rank", ",".join(rankings))
     return {rankings[line["ranking"]]: {
         "bits": bits, "bytes": line["bytes_per_row"], "map": line["map"],
         "recall": line["recall"][str(K)], "reranked": line["recall_reranked"][str(K)],
@@ -340,7 +371,7 @@ MODELS: list[tuple[int, list[str], dict[str, str]]] = [
 METHODS = ["LSH", "PCA sign", "PCA, random rotation", "OSH, random rotation", "FROSH, random rotation",
            "FROSH + ITQ, Hamming", "FROSH + ITQ, asymmetric", PLAIN,
            "FROSH refined, Hamming", "FROSH refined, asymmetric", OURS,
-           BYTES_OURS, *ONE_BIT, "FAISS PQ", "FAISS OPQ,PQ", *ADDITIVE]
+           BYTES_OURS, MERGED, RESEEDED, *ONE_BIT, "FAISS PQ", "FAISS OPQ,PQ", *ADDITIVE]
 
 
 def cross_check(data: Set) -> None:
@@ -394,6 +425,20 @@ def quantizer_verdict(cells: list[Cell]) -> list[str]:
                     lost.append(f"  not: {name}, {size} bytes, {measure}: {own[measure]:.3f} against "
                                 f"{best[measure]:.3f} of {best['method']}{error}")
         lines += [f"{BYTES_OURS}: above FAISS's {title} in {count - len(lost)} of {count} cells", *lost]
+    return lines
+
+
+def difference_lines(cells: list[Cell]) -> list[str]:
+    """How far the merged model, and that of another seed, are from the first."""
+    lines = []
+    ours = {(c["set"], c["size"]): c for c in cells if c["method"] == BYTES_OURS}
+    for method in (MERGED, RESEEDED):
+        pairs = [(c, ours[c["set"], c["size"]]) for c in cells
+                 if c["method"] == method and (c["set"], c["size"]) in ours]
+        for measure, name in (("map", "MAP"), ("recall", f"recall@{K}")) if pairs else ():
+            off = [c[measure] - own[measure] for c, own in pairs]
+            lines.append(f"{method}: {name} differs by {min(off):+.3f} to {max(off):+.3f}, mean {sum(off) / len(off):+.4f}; "
+                         f"within .005 in {sum(abs(x) <= .005 for x in off)} of {len(off)} cells")
     return lines
 
 
@@ -453,7 +498,7 @@ def main() -> None:
     groups: list[tuple[Callable[[Set, int], dict[str, Cell]], list[str]]] = [
         *((lambda data, size, model=model: frosh(data, size, *model), list(model[2].values()))
           for model in MODELS),
-        (frosh_quantizer, [BYTES_OURS]), (exact_pca, METHODS[1:3]), (faiss_itq, ONE_BIT[:1]), (faiss_rabitq, ONE_BIT[1:]),
+        (frosh_quantizer, [BYTES_OURS]), (frosh_merged, [MERGED]), (frosh_reseeded, [RESEEDED]), (exact_pca, METHODS[1:3]), (faiss_itq, ONE_BIT[:1]), (faiss_rabitq, ONE_BIT[1:]),
         (lambda data, size: faiss_pq(data, size, args.pq_rows, rotate=False), ["FAISS PQ"]),
         (lambda data, size: faiss_pq(data, size, args.pq_rows, rotate=True), ["FAISS OPQ,PQ"]),
         *((lambda data, size, name=name: faiss_additive(data, size, args.pq_rows, name, args.limit), [f"FAISS {name}"])
@@ -487,7 +532,7 @@ def main() -> None:
     chosen = [c for c in cells if c["set"] in (args.sets or SETS) and c["size"] in (args.sizes or BYTES)
               and wanted(c["method"])]
     print(table(chosen, args.markdown))
-    print("\n".join(verdict(cells) + quantizer_verdict(cells)))
+    print("\n".join(verdict(cells) + quantizer_verdict(cells) + difference_lines(cells)))
 
 
 if __name__ == "__main__":
