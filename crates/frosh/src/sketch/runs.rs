@@ -118,7 +118,7 @@ impl Sketcher {
         let runs = (end - 1) / length - first + 1;
         let threads = pool.threads();
         let workers = threads.min(usize::try_from(runs).unwrap_or(usize::MAX));
-        // In the last round there may be fewer runs than threads. Each of them then gets several threads.
+        // Where there are fewer runs than threads, as in the last round, each of them gets several threads.
         let last_round = runs % workers as u64;
         let template = self.run.another(first, Pool::ONE);
         let current = std::mem::replace(&mut self.run, template.clone());
@@ -149,13 +149,16 @@ impl Sketcher {
                     }
                     None => template.another(number, Pool::ONE),
                 };
-                run.pool = match workers {
-                    1 => pool.clone(),
-                    _ if until_end <= last_round => {
-                        Pool::new(threads / last_round as usize).unwrap_or(Pool::ONE)
-                    }
-                    _ => Pool::ONE,
+                let share = match until_end <= last_round {
+                    true => threads / last_round as usize,
+                    false => threads / workers,
                 };
+                if run.pool.threads() != share {
+                    run.pool = match share == threads {
+                        true => pool.clone(),
+                        false => Pool::new(share).unwrap_or(Pool::ONE),
+                    };
+                }
                 let start = begin.max(number.saturating_mul(length));
                 let range = start..end.min(number.saturating_add(1).saturating_mul(length));
                 let left = range.end - range.start;
@@ -177,7 +180,6 @@ impl Sketcher {
                     shared.stop_after.store(0, Ordering::Release);
                     break;
                 }
-                run.pool = Pool::ONE;
                 idle = Some(run);
             }
         });
