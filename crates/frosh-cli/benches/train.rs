@@ -24,7 +24,9 @@ fn main() {
     let (two, four) = (dir.path().join("two.npy"), dir.path().join("four.npy"));
     write(&two, rows, DIM, 4);
     println!("{rows} rows of {DIM} dimensions, f32; seconds, best of {REPEATS}\n");
-    println!("                 in memory        program          program/memory   program, 2 threads");
+    println!(
+        "                 in memory        program          program/memory   program, 2 threads"
+    );
     println!("method   bits   1 thread 2 thr.  1 thread 2 thr.  1 thr.   2 thr.   over 1");
     let values = read(&two);
     let mut scaling = String::new();
@@ -63,8 +65,12 @@ fn main() {
     }
     println!("goals: program/memory at most 1.25; 2 threads over 1 at least 1.8\n");
     drop(values);
-    println!("The parts of `train`, and what they predict. Learning divides among the cores; what comes before and after it");
-    println!("(opening files, the model) is taken as measured on two threads; the last merges come one after another.\n{scaling}");
+    println!(
+        "The parts of `train`, and what they predict. Learning divides among the cores; what comes before and after it"
+    );
+    println!(
+        "(opening files, the model) is taken as measured on two threads; the last merges come one after another.\n{scaling}"
+    );
 
     for path in files {
         let best = |threads| {
@@ -72,7 +78,11 @@ fn main() {
             runs.fold(f64::INFINITY, f64::min)
         };
         let (one, both) = (best(1), best(2));
-        println!("{}: 64 bits, 1 thread {one:.3} s, 2 threads {both:.3} s, ratio {:.2}", path.display(), one / both);
+        println!(
+            "{}: 64 bits, 1 thread {one:.3} s, 2 threads {both:.3} s, ratio {:.2}",
+            path.display(),
+            one / both
+        );
     }
 
     write(&four, 2 * rows, DIM, 4);

@@ -23,13 +23,18 @@ fn threads_files_formats_and_pipes_do_not_matter() {
     write_npy(&folder.join("all.npy"), &rows, DIM);
     // Cut where no run ends.
     for (name, range) in [("a", 0..7001), ("b", 7001..7002), ("c", 7002..ROWS)] {
-        write_npy(&folder.join(format!("{name}.npy")), &rows[range.start * DIM..range.end * DIM], DIM);
+        write_npy(
+            &folder.join(format!("{name}.npy")),
+            &rows[range.start * DIM..range.end * DIM],
+            DIM,
+        );
     }
     for name in ["all.fvecs", "all.parquet", "all.arrow", "all.csv", "all.fbin"] {
         ok(folder, &format!("convert all.npy {name} --quiet"));
     }
     let gz = std::fs::File::create(folder.join("all.npy.gz")).unwrap();
-    let packed = Command::new("gzip").args(["-1", "-c"]).arg(folder.join("all.npy")).stdout(gz).status();
+    let packed =
+        Command::new("gzip").args(["-1", "-c"]).arg(folder.join("all.npy")).stdout(gz).status();
     assert!(packed.unwrap().success());
     for job in [
         "--bits 12 --run-rows 2048",
@@ -46,7 +51,15 @@ fn threads_files_formats_and_pipes_do_not_matter() {
             assert_eq!(report["threads"], threads);
             same(folder, "x", "one");
         }
-        for data in ["a.npy b.npy c.npy", "all.fvecs", "all.parquet", "all.arrow", "all.csv", "all.fbin", "all.npy.gz"] {
+        for data in [
+            "a.npy b.npy c.npy",
+            "all.fvecs",
+            "all.parquet",
+            "all.arrow",
+            "all.csv",
+            "all.fbin",
+            "all.npy.gz",
+        ] {
             of(data, "--threads 3", "x");
             same(folder, "x", "one");
         }
@@ -61,7 +74,10 @@ fn threads_files_formats_and_pipes_do_not_matter() {
         same(folder, "x", "one");
     }
     // A sketch is the same too, and another length of runs is another result.
-    ok(folder, "sketch all.npy --worker auto --sketch-rows 24 --run-rows 2000 --threads 4 -o a.sketch --quiet");
+    ok(
+        folder,
+        "sketch all.npy --worker auto --sketch-rows 24 --run-rows 2000 --threads 4 -o a.sketch --quiet",
+    );
     ok(folder, "sketch all.csv --worker auto --sketch-rows 24 --run-rows 2000 -o b.sketch --quiet");
     same(folder, "a.sketch", "b.sketch");
     ok(folder, "sketch all.npy --worker auto --sketch-rows 24 --run-rows 0 -o c.sketch --quiet");
@@ -187,9 +203,13 @@ fn quality(folder: &Path, data: &Path, options: &str) -> (f64, f64) {
     let seeds = 3;
     let mut sum = (0.0, 0.0);
     for seed in 0..seeds {
-        ok(folder, &format!("train {data} --bits 64 --seed {seed} {options} -o model --force --quiet"));
+        ok(
+            folder,
+            &format!("train {data} --bits 64 --seed {seed} {options} -o model --force --quiet"),
+        );
         let report = json(folder, &format!("eval model --base {data} --held-out 300 -k 10"));
-        let (map, recall) = (report["map"].as_f64().unwrap(), report["recall"]["10"].as_f64().unwrap());
+        let (map, recall) =
+            (report["map"].as_f64().unwrap(), report["recall"]["10"].as_f64().unwrap());
         sum = (sum.0 + map, sum.1 + recall);
     }
     (sum.0 / f64::from(seeds), sum.1 / f64::from(seeds))

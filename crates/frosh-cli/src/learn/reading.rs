@@ -179,9 +179,8 @@ impl Readers<'_> {
     /// The mean over the threads.
     fn seconds(&self) -> Seconds {
         let threads = self.made.load(Ordering::Relaxed).max(1) as f64;
-        let seconds = |which: usize| {
-            self.nanoseconds[which].load(Ordering::Relaxed) as f64 / 1e9 / threads
-        };
+        let seconds =
+            |which: usize| self.nanoseconds[which].load(Ordering::Relaxed) as f64 / 1e9 / threads;
         (seconds(0), seconds(1))
     }
 }
