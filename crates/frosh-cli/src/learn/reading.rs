@@ -19,6 +19,10 @@ use std::time::Instant;
 /// Batches that are still learned after an interrupt: as many as the reader and a pipe may hold.
 const LATE_BATCHES: usize = 4;
 
+/// Bytes of values that a thread reads at a time. The last rows of a batch are copied, so small batches are slower; large ones
+/// leave the cache.
+const BATCH_BYTES: usize = 2 << 20;
+
 /// What both ways need.
 pub(super) struct Input<'a> {
     pub(super) vectors: &'a Vectors,
@@ -144,7 +148,11 @@ impl Readers<'_> {
             Some(reader) => reader,
             None => {
                 self.made.fetch_add(1, Ordering::Relaxed);
-                self.vectors.ranges()?
+                let b = std::env::var("FROSH_BATCH")
+                    .ok()
+                    .and_then(|b| b.parse().ok())
+                    .unwrap_or(1usize << 20);
+                self.vectors.ranges()?.batch_bytes(b)
             }
         };
         reader.start(range);
