@@ -68,7 +68,7 @@
 //!
 //! | stage | time | memory |
 //! |---|---|---|
-//! | learning, FROSH | O(n d log l + n d l² / m) | 12 l d + s (2 d + 28) bytes at most; 2 l d more on several threads |
+//! | learning, FROSH | O(n d log l + n d l² / m) | 12 l d for each thread, 3 l d for each doubling beyond 64 MB, s (2 d + 28) bytes at most |
 //! | learning, OSH | O(n d l) | the same |
 //! | merging k sketches | O(k d l²) | one more sketch: 4 l d bytes |
 //! | fitting | O(d l² + l³ + s d r), and O(s r² + r³) for each of 50 rounds of ITQ | a few matrices of d r doubles, and of s r floats |

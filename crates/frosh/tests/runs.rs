@@ -326,7 +326,7 @@ fn an_error_of_the_callback_ends_the_learning() {
         assert!(sketcher.learn_ranges(2000, reader(&data, 50), full).is_err());
         // Complete runs stay, and the rest can be learned.
         let at = sketcher.rows() as usize;
-        assert!(at >= 100 && at < 2000 && at.is_multiple_of(100), "{at}");
+        assert!((100..2000).contains(&at) && at.is_multiple_of(100), "{at}");
         sketcher.push(Rows::new(&data[at * DIM..], DIM).unwrap()).unwrap();
         let want = serial(&config, &data).sketch();
         assert_eq!(sketcher.sketch().sketched(), want.sketched());

@@ -34,6 +34,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Rows that are converted to half precision before they are offered to the shared sample.
 const OFFERED_ROWS: usize = 64;
 
+/// Reads a range of rows of the stream.
+type Read<'a, E> = dyn Fn(Range<u64>, &mut RangeRows<'_>) -> Result<(), E> + Sync + 'a;
+/// Is told of runs that are complete.
+type Done<'a, E> = dyn Fn(&Finished<'_>) -> Result<(), E> + Sync + 'a;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,8 +114,8 @@ impl Sketcher {
         &mut self,
         rows: u64,
         sample: Option<&SharedSample>,
-        read: &(dyn Fn(Range<u64>, &mut RangeRows<'_>) -> Result<(), E> + Sync),
-        done: &(dyn Fn(&Finished<'_>) -> Result<(), E> + Sync),
+        read: &Read<'_, E>,
+        done: &Done<'_, E>,
     ) -> Result<(), E> {
         let (pool, length) = (self.run.pool.clone(), self.run.length());
         let (begin, first) = (self.rows(), self.run.number);
@@ -202,7 +207,7 @@ impl Sketcher {
         shared: &Shared<E>,
         template: &Run,
         sample: Option<&SharedSample>,
-        done: &(dyn Fn(&Finished<'_>) -> Result<(), E> + Sync),
+        done: &Done<'_, E>,
     ) -> Result<(), E> {
         // If another thread is at it, it need not be done twice.
         let (Some(sample), Ok(mut reported)) = (sample, shared.reported.try_lock()) else {
