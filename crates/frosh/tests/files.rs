@@ -296,7 +296,7 @@ fn facts_that_no_writer_would_write_are_refused() {
     for rows in [1, 15, 17, 54, 55, 56] {
         refusal("sketcher-runs", |p| p.fact("run_rows", rows));
     }
-    for rows in [0, 6, 16, 32, 48, 71, 1 << 60] {
+    for rows in [0, 6, 16, 32, 48, 71, 1u64 << 60] {
         refusal("sketcher-runs", |p| p.fact("rows", rows));
     }
     for dim in [0, 4, 1 << 24, 1 << 60, usize::MAX] {
