@@ -143,6 +143,9 @@ pub(crate) struct Learning {
     /// Rows that are compressed together: a power of two
     #[arg(long, value_name = "N")]
     pub(crate) block_rows: Option<usize>,
+    /// Rows of a run, which one thread learns from at a time; 0 for one run
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) run_rows: Option<u64>,
     /// Rows sampled for the refined and itq rotations and for estimated distances; 0 for none
     #[arg(long, default_value_t = 16_384, value_name = "N")]
     pub(crate) reservoir: usize,

@@ -81,12 +81,9 @@ impl Checkpoint {
         Ok(Some(sketcher))
     }
 
-    /// Saves the state if it is time.
-    pub(crate) fn save_if_due(&mut self, sketcher: &mut Sketcher) -> Result<()> {
-        if self.last.is_some_and(|last| last.elapsed() < self.every) {
-            return Ok(());
-        }
-        self.save(sketcher)
+    /// Whether it is time to save the state.
+    pub(crate) fn is_due(&self) -> bool {
+        self.last.is_none_or(|last| last.elapsed() >= self.every)
     }
 
     /// Saves the state.

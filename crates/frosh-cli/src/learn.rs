@@ -1,5 +1,7 @@
 //! Learning from files: what `train` and `sketch` share.
 
+mod reading;
+
 use crate::args::{Common, Fitting, Learning, Reading, check_distinct, same_place};
 use crate::checkpoint::Checkpoint;
 use crate::output::count;
@@ -9,15 +11,12 @@ use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use frosh::{AtomicFile, Config, Pool, Sketcher};
 use frosh_io::Vectors;
+use reading::Input;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Instant;
-
-/// Batches that are still learned after an interrupt: as many as the reader and a pipe may hold.
-const LATE_BATCHES: usize = 4;
 
 /// What came of it.
 pub(crate) struct Learned {
@@ -34,6 +33,8 @@ pub(crate) struct Learned {
     /// Seconds spent learning.
     pub(crate) sketch: f64,
     pub(crate) bytes_per_row: usize,
+    /// Threads that it was learned on.
+    pub(crate) threads: usize,
     /// Whether reading was ended by an interrupt.
     pub(crate) interrupted: bool,
 }
@@ -125,8 +126,15 @@ pub(crate) fn learn(
     for path in learning.checkpoint.iter().map(|path| &**path).chain([output]) {
         AtomicFile::remove_leftovers(path);
     }
-    let pool = Pool::new(threads(common))?;
     let config = config(&vectors, learning, fitting, worker).clock(clock);
+    // Rows that are left out change the numbers of those after them, and a refresh is due after so many rows in order. A
+    // stream of one run has nothing to share among threads.
+    let one_run = config.resolved_run_rows().ok().filter(|rows| *rows > 0).unwrap_or(u64::MAX);
+    let ranges = vectors.stored_rows().filter(|rows| {
+        vectors.cuttable() && !skipping.skip_bad && refresh.is_none() && *rows > one_run
+    });
+    let threads = threads(common, ranges.is_some());
+    let pool = Pool::new(threads)?;
     if let Some(fitting) = fitting {
         config.resolved_block_rows()?;
         match fitting.bytes {
@@ -140,6 +148,7 @@ pub(crate) fn learn(
         "metric": learning.metric.as_str(),
         "sketch_rows": sketcher.sketch_rows(),
         "block_rows": sketcher.block_rows(),
+        "run_rows": sketcher.run_rows(),
         "reservoir": learning.reservoir,
         "seed": learning.seed,
         "worker": worker.setting(),
@@ -184,38 +193,19 @@ pub(crate) fn learn(
     let bytes_per_row = vectors.dim() * vectors.kind().bytes();
     let mut progress = Progress::new("learning", vectors.rows(), bytes_per_row, common.quiet);
     progress.start_at(resumed_at);
-    let mut batches = vectors.batches_from(resumed_at);
     let interrupt = signals::finish_on_interrupt();
-    let (mut read, mut sketch, mut late_batches) = (0.0, 0.0, 0);
-    loop {
-        let clock = Instant::now();
-        let due = || late_batches == LATE_BATCHES || interrupt.is_due(clock);
-        let Some(batch) = batches.next_unless(due)? else { break };
-        late_batches += usize::from(interrupt.came());
-        read += clock.elapsed().as_secs_f64();
-        let mut from = 0;
-        while from < batch.len() {
-            let left = batch.len() - from;
-            let rows = match refresh {
-                Some((every, _)) => left.min((every - sketcher.rows() % every) as usize),
-                None => left,
-            };
-            let clock = Instant::now();
-            batch.feed_range(from..from + rows, &mut sketcher)?;
-            sketch += clock.elapsed().as_secs_f64();
-            from += rows;
-            match refresh {
-                Some((every, write)) if sketcher.rows().is_multiple_of(every) => write(&sketcher)?,
-                _ => {}
-            }
-        }
-        progress.add(batch.len());
-        skipped.add(&batches.take_left_out())?;
-        if let Some(checkpoint) = &mut checkpoint {
-            checkpoint.save_if_due(&mut sketcher)?;
-        }
-    }
-    drop(progress);
+    let mut input = Input {
+        vectors: &vectors,
+        checkpoint: &mut checkpoint,
+        skipped: &mut skipped,
+        progress,
+        interrupt: &interrupt,
+    };
+    let (read, sketch) = match ranges.filter(|_| sketcher.run_rows() > 0) {
+        Some(end) if end > resumed_at => input.learn_ranges(&mut sketcher, end)?,
+        _ => input.learn_in_order(&mut sketcher, refresh)?,
+    };
+    drop(input);
     let interrupted = interrupt.came();
     // From here on an interrupt stops the program at once.
     drop(interrupt);
@@ -238,7 +228,6 @@ pub(crate) fn learn(
             vectors.files()[0].path.display()
         );
     }
-    skipped.add(&batches.take_left_out())?;
     let left_out = skipped.finish()?;
     Ok(Learned {
         sketcher,
@@ -248,14 +237,19 @@ pub(crate) fn learn(
         read,
         sketch,
         bytes_per_row,
+        threads,
         interrupted,
     })
 }
 
-/// Threads to learn on: by default one for every core but the one that reads.
-pub(crate) fn threads(common: &Common) -> usize {
+/// Threads to learn on: by default one for every core, but the one that reads if the rows are read in order.
+fn threads(common: &Common, ranges: bool) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if common.threads == 0 { cores.saturating_sub(1).max(1) } else { common.threads }
+    match common.threads {
+        0 if ranges => cores,
+        0 => cores.saturating_sub(1).max(1),
+        threads => threads,
+    }
 }
 
 fn config(
@@ -271,6 +265,9 @@ fn config(
         .seed(learning.seed);
     if let Some(rows) = learning.half_life {
         config = config.half_life(rows);
+    }
+    if let Some(rows) = learning.run_rows {
+        config = config.run_rows(rows);
     }
     config = match worker {
         Worker::Number(number) => config.worker(number),

@@ -33,12 +33,12 @@ use crate::columns::{
 };
 use crate::decompress::largest_total;
 use crate::error::Fault;
-use crate::source::{Sink, Source};
+use crate::source::{Places, Sink, Source};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType};
 use column_reader::{ColumnReader, NumberReader};
-use index::{ColumnChunk, Index, TableChunk};
+use index::{Codec, ColumnChunk, Index, TableChunk};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -62,8 +62,10 @@ pub(crate) fn open(
             return Err("holds no rows".into());
         }
         let file = Arc::new(index.file);
+        let ends = ends(chunks.iter().map(|chunk| chunk.rows));
+        let column_of = column.clone();
         let reader =
-            ArrowReader { file, column: column.clone(), chunks, chunk: 0, row: 0, reader: None };
+            ArrowReader { file, column: column_of, chunks, ends, chunk: 0, row: 0, reader: None };
         Ok(Box::new(ListSource::new(reader, &column, rows, skip_bad)?) as Box<dyn Source>)
     })
 }
@@ -86,6 +88,7 @@ pub(crate) fn open_table(
         let reader = ArrowTable {
             file: Arc::new(index.file),
             types: types.collect(),
+            ends: ends(chunks.iter().map(|chunk| chunk.rows)),
             chunks,
             step: table.step(),
             chunk: 0,
@@ -101,11 +104,37 @@ pub(crate) fn describe(path: &Path) -> Result<Vec<(String, String)>, Fault> {
     guard(|| Ok(crate::columns::describe(&Index::new(File::open(path)?)?.schema)))
 }
 
+/// Number of rows up to the end of each record batch.
+fn ends(rows: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut before = 0u64;
+    rows.map(|rows| {
+        before = before.saturating_add(rows);
+        before
+    })
+    .collect()
+}
+
+/// The record batch of a row, and the number of the row in it.
+fn locate(ends: &[u64], row: u64) -> (usize, u64) {
+    let chunk = ends.partition_point(|end| *end <= row);
+    (chunk, row - if chunk == 0 { 0 } else { ends[chunk - 1] })
+}
+
+/// Where a column can be cut: a compressed buffer can only be read from its start.
+fn places(ends: &[u64], mut codecs: impl Iterator<Item = Codec>) -> Places {
+    match codecs.all(|codec| codec == Codec::None) {
+        true => Places::Multiples(1),
+        false => Places::Ends { ends: ends.to_vec(), parts: 1 },
+    }
+}
+
 /// Reads one column from all record batches.
 struct ArrowReader {
     file: Arc<File>,
     column: Column,
     chunks: Vec<ColumnChunk>,
+    /// Number of rows up to the end of each chunk.
+    ends: Vec<u64>,
     /// Number of the current chunk, and the row in it to begin with.
     chunk: usize,
     row: u64,
@@ -132,15 +161,14 @@ impl ListReader for ArrowReader {
         })
     }
 
-    fn seek(&mut self, mut row: u64) -> Result<(), Fault> {
+    fn seek(&mut self, row: u64) -> Result<(), Fault> {
         self.reader = None;
-        self.chunk = 0;
-        while let Some(chunk) = self.chunks.get(self.chunk).filter(|chunk| chunk.rows <= row) {
-            row -= chunk.rows;
-            self.chunk += 1;
-        }
-        self.row = row;
+        (self.chunk, self.row) = locate(&self.ends, row);
         Ok(())
+    }
+
+    fn places(&self) -> Places {
+        places(&self.ends, self.chunks.iter().map(|chunk| chunk.codec))
     }
 }
 
@@ -149,6 +177,8 @@ struct ArrowTable {
     file: Arc<File>,
     types: Vec<DataType>,
     chunks: Vec<TableChunk>,
+    /// Number of rows up to the end of each chunk.
+    ends: Vec<u64>,
     /// Rows per step.
     step: usize,
     /// Number of the current chunk, and the next row in it.
@@ -196,15 +226,14 @@ impl TableReader for ArrowTable {
         })
     }
 
-    fn seek(&mut self, mut row: u64) -> Result<(), Fault> {
+    fn seek(&mut self, row: u64) -> Result<(), Fault> {
         self.columns.clear();
-        self.chunk = 0;
-        while let Some(chunk) = self.chunks.get(self.chunk).filter(|chunk| chunk.rows <= row) {
-            row -= chunk.rows;
-            self.chunk += 1;
-        }
-        self.row = row;
+        (self.chunk, self.row) = locate(&self.ends, row);
         Ok(())
+    }
+
+    fn places(&self) -> Places {
+        places(&self.ends, self.chunks.iter().map(|chunk| chunk.codec))
     }
 }
 

@@ -147,7 +147,7 @@ impl ReadingThread {
 }
 
 /// Rows that frosh would refuse, ascending.
-fn bad_rows(values: &Values, dim: usize) -> Vec<usize> {
+pub(crate) fn bad_rows(values: &Values, dim: usize) -> Vec<usize> {
     fn of<T: Element>(values: &[T], dim: usize) -> Vec<usize> {
         let mut bad = Vec::new();
         let mut next = 0;

@@ -8,8 +8,9 @@ use crate::batch::Values;
 use crate::byte_source::ByteSource;
 use crate::error::{Fault, Hint};
 use crate::layout::{Layout, STEP, write_values};
-use crate::source::{MAX_DIM, Shape, Sink, Source};
+use crate::source::{Cutting, MAX_DIM, Places, Shape, Sink, Source};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 /// Checks the dimension in a header.
 pub(crate) fn checked_dim(dim: u64) -> Result<usize, Fault> {
@@ -30,6 +31,8 @@ pub(crate) struct Flat {
     shape: Shape,
     /// Number of the next row.
     row: u64,
+    /// Number of the row to stop before, if it is known.
+    end: Option<u64>,
     /// Bytes before the values of each row: in the `vecs` formats, the dimension; else none.
     prefix: usize,
     scratch: Vec<u8>,
@@ -80,13 +83,13 @@ impl Flat {
             (None, left) => left.map(|left| left / row_bytes),
         };
         let shape = Shape { dim, kind: layout.stored.kind(), rows };
-        Ok(Self { bytes, layout, shape, row: 0, prefix, scratch: Vec::new() })
+        Ok(Self { bytes, layout, shape, row: 0, end: rows, prefix, scratch: Vec::new() })
     }
 
     /// How many rows to read if at most `limit` are asked for.
     fn expected(&self, limit: usize) -> usize {
-        match self.shape.rows {
-            Some(rows) => limit.min(usize::try_from(rows - self.row).unwrap_or(limit)),
+        match self.end {
+            Some(end) => limit.min(usize::try_from(end - self.row).unwrap_or(limit)),
             None => limit,
         }
     }
@@ -135,12 +138,13 @@ impl Source for Flat {
             return Ok(0);
         }
         if self.prefix == 0 && self.shape.rows.is_some() {
-            match self.layout.read(&mut self.bytes, rows * dim, values, &mut self.scratch) {
+            let mut counted = Counted { bytes: &mut self.bytes, got: 0 };
+            match self.layout.read(&mut counted, rows * dim, values, &mut self.scratch) {
                 Err(Fault::Io(e)) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    // The same row whatever the size of the batch.
                     return Err(Fault::file(format!(
-                        "ends between row {} and row {}, but its header says {} rows: it is cut short",
-                        self.row,
-                        self.row + rows as u64,
+                        "ends before the end of row {}, but its header says {} rows: it is cut short",
+                        self.row + counted.got / (dim * size) as u64,
                         self.shape.rows.unwrap_or(0)
                     )));
                 }
@@ -168,6 +172,17 @@ impl Source for Flat {
         Ok(rows)
     }
 
+    fn cutting(&self) -> Option<Cutting> {
+        let rows = self.shape.rows.filter(|_| self.bytes.left().is_some())?;
+        Some(Cutting { rows, places: Places::Multiples(1) })
+    }
+
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        self.skip(rows.start - self.row)?;
+        self.end = Some(rows.end);
+        Ok(())
+    }
+
     fn skip(&mut self, rows: u64) -> Result<(), Fault> {
         let rows = self.shape.rows.map_or(rows, |all| rows.min(all - self.row));
         let row_bytes = (self.shape.dim * self.layout.stored.bytes() + self.prefix) as u64;
@@ -175,6 +190,20 @@ impl Source for Flat {
         self.bytes.skip(bytes)?;
         self.row += rows;
         Ok(())
+    }
+}
+
+/// Counts the bytes that are read.
+struct Counted<'a> {
+    bytes: &'a mut ByteSource,
+    got: u64,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let got = self.bytes.read(to)?;
+        self.got += got as u64;
+        Ok(got)
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use parse::{IdSink, Raw};
 
 use crate::Values;
 use crate::error::Fault;
-use crate::source::{Shape, Source};
+use crate::source::{Cutting, Shape, Source};
 use std::ops::Range;
 
 /// The longest id that is text, in bytes: the same as the longest name in an index of the `frosh` library.
@@ -214,6 +214,14 @@ impl Source for WithIds {
 
     fn skip(&mut self, rows: u64) -> Result<(), Fault> {
         self.source.skip(rows)
+    }
+
+    fn cutting(&self) -> Option<Cutting> {
+        self.source.cutting()
+    }
+
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        self.source.select(rows)
     }
 
     fn take_left_out(&mut self) -> Vec<Range<u64>> {

@@ -2,6 +2,7 @@
 //!
 //! - [`Vectors`] opens one or many files as one stream of rows. A thread reads ahead, and memory does not
 //!   grow with the files.
+//! - [`RangeReader`] reads a range of the rows on the calling thread: several threads can share the work of reading.
 //! - [`Batch`] holds the rows of one read. [`Batch::feed`] gives them to a [`frosh::Sketcher`], an index or a
 //!   search, whatever their element type.
 //! - [`Output`] writes a file; it replaces an older one atomically when it is complete.
@@ -62,7 +63,7 @@
 //! Each format is a module with a reader, which implements `Source`, and a writer, which implements `Sink`
 //! (`source.rs`). Formats share `flat.rs` (rows of equal length), `text.rs` (one row per line) and
 //! `columns.rs` (list columns). `open.rs` finds the format of a file, `inputs.rs` the files of a folder or
-//! pattern, and `batches.rs` reads ahead.
+//! pattern, `batches.rs` reads ahead, and `ranges.rs` reads ranges of rows.
 
 #![deny(missing_docs)]
 
@@ -92,6 +93,7 @@ mod open;
 mod output;
 mod parquet;
 mod pickle;
+mod ranges;
 mod safetensors;
 mod source;
 mod text;
@@ -110,5 +112,6 @@ pub use format::Format;
 pub use ids::{IdRule, IdType, Ids, Names, read_ids};
 pub use open::Options;
 pub use output::{Output, Target};
+pub use ranges::RangeReader;
 pub use vectors::{FileFacts, Vectors};
 pub use whole_numbers::whole_numbers;

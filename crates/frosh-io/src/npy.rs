@@ -15,9 +15,10 @@ use crate::error::{Fault, Hint};
 use crate::flat::{Flat, FlatSink, checked_dim};
 use crate::layout::{Layout, Stored, write_values};
 use crate::pickle;
-use crate::source::{Shape, Sink, Source};
+use crate::source::{Cutting, Places, Shape, Sink, Source};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 /// The first bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
@@ -65,7 +66,7 @@ pub(crate) fn open(mut bytes: ByteSource) -> Result<Box<dyn Source>, Fault> {
             let start = file.stream_position()?;
             // Checks the size, as for C order.
             Flat::new(ByteSource::File(file.try_clone()?, left), layout, dim, Some(rows))?;
-            Ok(Box::new(FortranSource { file, start, layout, rows, dim, at: 0, column: Vec::new() }))
+            Ok(Box::new(FortranSource { file, start, layout, rows, dim, at: 0, end: rows, column: Vec::new() }))
         }
         ByteSource::Stream(..) => Err(
             "is in Fortran order, which cannot be read from a stream: decompress it, or save it from a \
@@ -204,7 +205,9 @@ struct FortranSource {
     layout: Layout,
     rows: u64,
     dim: usize,
+    /// The next row, and the row to stop before.
     at: u64,
+    end: u64,
     column: Vec<u8>,
 }
 
@@ -214,7 +217,7 @@ impl Source for FortranSource {
     }
 
     fn read(&mut self, limit: usize, values: &mut Values) -> Result<usize, Fault> {
-        let rows = usize::try_from(self.rows - self.at).unwrap_or(limit).min(limit);
+        let rows = usize::try_from(self.end - self.at).unwrap_or(limit).min(limit);
         let size = self.layout.stored.bytes();
         values.clear(self.layout.stored.kind());
         values.resize(rows * self.dim);
@@ -228,6 +231,15 @@ impl Source for FortranSource {
         }
         self.at += rows as u64;
         Ok(rows)
+    }
+
+    fn cutting(&self) -> Option<Cutting> {
+        Some(Cutting { rows: self.rows, places: Places::Multiples(1) })
+    }
+
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        (self.at, self.end) = (rows.start, rows.end);
+        Ok(())
     }
 
     fn skip(&mut self, rows: u64) -> Result<(), Fault> {

@@ -6,8 +6,9 @@
 //!
 //! The `parquet` crate reads the pages of the one column, one page at a time, about 1 MiB of values per
 //! step. Plain and dictionary encoding and all compressions but LZO are read. Zstd is decompressed here
-//! (`row_limit.rs`), since the crate has only a C library for it. Skipping costs nothing for whole row groups, and decodes the lengths of the lists in the last
-//! one. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it,
+//! (`row_limit.rs`), since the crate has only a C library for it. Skipping costs nothing for whole row groups. Within the last one,
+//! pages are skipped by their headers if all rows must have the same length (`page_table.rs`); otherwise the lengths of the lists are
+//! decoded. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it,
 //! so that lists of a fixed size are seen as lists of variable size, whose first row determines the
 //! dimension.
 //!
@@ -23,12 +24,14 @@
 
 mod depth;
 mod ids;
+mod page_table;
 mod pages;
 mod row_limit;
 mod thrift;
 
 pub(crate) use self::ids::open_ids;
 
+use self::page_table::{PageTable, Start};
 use self::pages::CheckedFile;
 use self::row_limit::{CheckedGroups, RowLimit};
 use crate::batch::Kind;
@@ -38,7 +41,7 @@ use crate::columns::{
     damaged, guard, list_schema, rows_in,
 };
 use crate::error::Fault;
-use crate::source::{MAX_DIM, Sink, Source};
+use crate::source::{MAX_DIM, Places, Sink, Source};
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowSelection, RowSelector,
 };
@@ -61,6 +64,9 @@ const STEP: usize = 1 << 20;
 const SLACK: usize = 16;
 /// Most rows read in one step.
 const STEP_ROWS: usize = 1 << 14;
+/// Most parts that a row group is cut into where each dimension has a column: finding the first row of a part reads the
+/// headers of all pages before it, in every column.
+const TABLE_PARTS: u64 = 8;
 /// Bytes of values in a row group that is written.
 const GROUP: usize = 16 << 20;
 
@@ -145,6 +151,8 @@ pub(crate) fn open_table(
 struct Groups {
     file: Arc<CheckedFile>,
     meta: ArrowReaderMetadata,
+    /// The first column that is read.
+    leaf: usize,
     /// The columns, as the crate's reader needs them.
     levels: FieldLevels,
     /// Size of a value in memory.
@@ -159,6 +167,10 @@ struct Groups {
     limit: RowLimit,
     /// Reads from the next row on; none after a fault.
     reader: Option<ParquetRecordBatchReader>,
+    /// The length of all lists, if that is known. Then rows are found by the headers of pages.
+    dim: Option<usize>,
+    /// The pages of the row group where the last one was found so.
+    table: Option<PageTable>,
 }
 
 impl Groups {
@@ -194,8 +206,21 @@ impl Groups {
         let (estimated, limit) = step(mean, kind.bytes());
         let step = rows_per_step.unwrap_or(estimated);
         let (file, value_bytes) = (Arc::new(CheckedFile(file)), kind.bytes());
-        let mut groups =
-            Self { file, meta, levels, value_bytes, ends, row: 0, step, limit, reader: None };
+        let leaf = leaves.first().copied().unwrap_or(0);
+        let mut groups = Self {
+            file,
+            meta,
+            leaf,
+            levels,
+            value_bytes,
+            ends,
+            row: 0,
+            step,
+            limit,
+            reader: None,
+            dim: None,
+            table: None,
+        };
         groups.seek_row(0)?;
         Ok(groups)
     }
@@ -278,16 +303,34 @@ impl Groups {
         }
     }
 
+    /// The page of a row group with this row of it, if rows are found by the headers of pages and it is not the first.
+    fn page_of(&mut self, group: usize, row: u64) -> Option<Start> {
+        let dim = self.dim.filter(|_| row > 0)?;
+        let mut table = match self.table.take() {
+            Some(table) if table.group == group => table,
+            _ => {
+                let group_meta = self.meta.metadata().row_groups().get(group)?;
+                PageTable::new(group, dim, group_meta.columns().get(self.leaf)?)
+            }
+        };
+        let start = table.find(&self.file.0, row);
+        self.table = Some(table);
+        start
+    }
+
     fn seek_row(&mut self, row: u64) -> Result<(), Fault> {
         let group = self.ends.partition_point(|&end| end <= row);
         let before = if group == 0 { 0 } else { self.ends[group - 1] };
-        let offset = usize::try_from(row - before).map_err(damaged)?;
+        let start = self.page_of(group, row - before);
+        let offset = start.as_ref().map_or(row - before, |start| start.skip);
+        let offset = usize::try_from(offset).map_err(damaged)?;
         self.reader = None;
         self.row = row;
         self.reader = Some(guard(|| {
             let (file, meta) = (self.file.clone(), self.meta.metadata().clone());
             let wanted_groups = (group..self.ends.len()).collect();
-            let groups = CheckedGroups::new(file, meta, wanted_groups, self.limit.clone());
+            let limit = self.limit.clone();
+            let groups = CheckedGroups::new(file, meta, wanted_groups, limit).from(start);
             let left = self.ends.last().map_or(0, |end| end - row);
             let left = usize::try_from(left).map_err(damaged)?;
             let wanted = (offset > 0).then(|| {
@@ -326,6 +369,15 @@ impl ListReader for ListGroups {
     fn seek(&mut self, row: u64) -> Result<(), Fault> {
         self.0.seek_row(row)
     }
+
+    fn places(&self) -> Places {
+        let parts = if self.0.dim.is_some() { u64::MAX } else { 1 };
+        Places::Ends { ends: self.0.ends.clone(), parts }
+    }
+
+    fn set_dim(&mut self, dim: usize) {
+        self.0.dim = Some(dim);
+    }
 }
 
 /// A column for each dimension.
@@ -338,6 +390,10 @@ impl TableReader for TableGroups {
 
     fn seek(&mut self, row: u64) -> Result<(), Fault> {
         self.0.seek_row(row)
+    }
+
+    fn places(&self) -> Places {
+        Places::Ends { ends: self.0.ends.clone(), parts: TABLE_PARTS }
     }
 }
 

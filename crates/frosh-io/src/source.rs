@@ -19,6 +19,24 @@ pub(crate) struct Shape {
     pub(crate) rows: Option<u64>,
 }
 
+/// Where a file can be cut into ranges of rows that are read on their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cutting {
+    /// Number of rows in the file, with those that would be left out.
+    pub(crate) rows: u64,
+    pub(crate) places: Places,
+}
+
+/// The rows at which a file can be cut so that nothing is decoded twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Places {
+    /// Multiples of a number of rows that are decoded together; 1 is every row.
+    Multiples(u64),
+    /// The ends of units that are compressed as a whole, such as row groups: the number of rows up to the end of each,
+    /// ascending. A unit may be cut into at most `parts` parts: more would take too long to find.
+    Ends { ends: Vec<u64>, parts: u64 },
+}
+
 /// Reads the rows of one file in order, some at a time.
 pub(crate) trait Source: Send {
     /// What is known before reading.
@@ -33,6 +51,19 @@ pub(crate) trait Source: Send {
     /// Skips rows; the end may come before.
     fn skip(&mut self, rows: u64) -> Result<(), Fault> {
         skip_by_reading(self, rows)
+    }
+
+    /// Where the file can be cut: `None` if its rows can only be read from front to back.
+    fn cutting(&self) -> Option<Cutting> {
+        None
+    }
+
+    /// Moves to row `rows.start`, counted among all rows of the file, and makes row `rows.end` the end. The start is
+    /// not before the row that would be read next, and the end not after the last row. Called only if
+    /// [`Source::cutting`] says that rows can be found. Rows before the start are not in [`Source::take_left_out`].
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        let _ = rows;
+        Err("can only be read from front to back".into())
     }
 
     /// Rows that were left out because they hold nulls, if that was asked for: the numbers, in the file and

@@ -6,11 +6,12 @@ use crate::error::{Error, Fault, Hint, Result};
 use crate::format::Format;
 use crate::inputs::expand;
 use crate::open::{self, Opened, Options, STDIN};
-use crate::source::{Shape, Source};
+use crate::ranges::Shared;
+use crate::source::{Cutting, Shape, Source};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// What is known of one file of a stream.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct FileFacts {
     pub kind: Kind,
     /// Number of rows, if its header or its size gives it.
     pub rows: Option<u64>,
+    /// Where it can be cut into ranges of rows, if it can.
+    pub(crate) cutting: Option<Cutting>,
 }
 
 /// One or many files as one stream of rows.
@@ -58,8 +61,8 @@ pub struct FileFacts {
 /// # Ok::<(), frosh_io::Error>(())
 /// ```
 pub struct Vectors {
-    files: Vec<FileFacts>,
-    options: Options,
+    /// The files and the options.
+    pub(crate) shared: Arc<Shared>,
     /// Open sources of files that cannot be opened a second time (standard input, pipes).
     opened: Mutex<HashMap<PathBuf, Box<dyn Source>>>,
 }
@@ -76,6 +79,7 @@ impl Vectors {
             let Opened { format, compressed, rereadable, source } =
                 open::open(&path, &options).map_err(|fault| fault.at(&path))?;
             let Shape { dim, kind, rows } = source.shape();
+            let cutting = source.cutting().filter(|_| rereadable);
             if !rereadable && opened.insert(path.clone(), source).is_some() {
                 return Err(Error::usage(format!("{} can be read only once", path.display())));
             }
@@ -85,7 +89,17 @@ impl Vectors {
             }
             let bytes = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file);
             let bytes = bytes.map(|m| m.len());
-            files.push(FileFacts { path, format, compressed, rereadable, bytes, dim, kind, rows });
+            files.push(FileFacts {
+                path,
+                format,
+                compressed,
+                rereadable,
+                bytes,
+                dim,
+                kind,
+                rows,
+                cutting,
+            });
         }
         if options.column.is_some() && options.columns.is_some() {
             return Err(Error::usage(
@@ -108,35 +122,35 @@ impl Vectors {
             let why = "a data set is chosen, but no file is HDF5, .npz or safetensors".into();
             return Err(Error::Usage { why, hint: Some(Hint::OmitDataset) });
         }
-        Ok(Self { files, options, opened: Mutex::new(opened) })
+        Ok(Self { shared: Arc::new(Shared::new(files, options)), opened: Mutex::new(opened) })
     }
 
     /// The files, in the order of the stream.
     pub fn files(&self) -> &[FileFacts] {
-        &self.files
+        &self.shared.files
     }
 
     /// Values per row.
     pub fn dim(&self) -> usize {
-        self.files[0].dim
+        self.files()[0].dim
     }
 
     /// Element type of the first file.
     pub fn kind(&self) -> Kind {
-        self.files[0].kind
+        self.files()[0].kind
     }
 
     /// Number of rows of all files, if it is known before reading. With
     /// [`Options::skip_bad`](crate::Options::skip_bad) it is not.
     pub fn rows(&self) -> Option<u64> {
-        if self.options.skip_bad {
+        if self.options().skip_bad {
             return None;
         }
-        self.files.iter().map(|file| file.rows).sum()
+        self.files().iter().map(|file| file.rows).sum()
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.options
+        &self.shared.options
     }
 
     /// Reads all rows, in a thread of its own.
@@ -148,7 +162,7 @@ impl Vectors {
     pub fn batches_from(&self, row: u64) -> Batches {
         let opened =
             self.opened.lock().map(|mut opened| std::mem::take(&mut *opened)).unwrap_or_default();
-        let (files, options) = (self.files.clone(), self.options.clone());
+        let (files, options) = (self.files().to_vec(), self.options().clone());
         Batches::start(Reader { files, options, opened, skip: row })
     }
 }

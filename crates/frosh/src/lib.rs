@@ -6,7 +6,7 @@
 //! | task | types |
 //! |---|---|
 //! | describe a batch of rows | [`Rows`], [`Element`], [`Metric`] |
-//! | learn from a stream | [`Config`], [`Method`], [`ShrinkIndex`], [`Sketcher`] |
+//! | learn from a stream | [`Config`], [`Method`], [`ShrinkIndex`], [`Sketcher`], [`RangeRows`], [`Finished`] |
 //! | keep and merge what was learned | [`Sketch`], [`Certificate`] |
 //! | fit a model of sign bits and encode rows | [`Hasher`], [`Rotation`], [`Codes`], [`CodesWriter`], [`HasherId`] |
 //! | fit a model with more accuracy a byte | [`Quantizer`]; [`Model`] is either of both |
@@ -68,7 +68,7 @@
 //!
 //! | stage | time | memory |
 //! |---|---|---|
-//! | learning, FROSH | O(n d log l + n d l² / m) | 12 l d + s (2 d + 12) bytes at most; 2 l d more on several threads |
+//! | learning, FROSH | O(n d log l + n d l² / m) | 12 l d for each thread, 3 l d for each doubling beyond 64 MB, s (2 d + 28) bytes at most |
 //! | learning, OSH | O(n d l) | the same |
 //! | merging k sketches | O(k d l²) | one more sketch: 4 l d bytes |
 //! | fitting | O(d l² + l³ + s d r), and O(s r² + r³) for each of 50 rounds of ITQ | a few matrices of d r doubles, and of s r floats |
@@ -135,7 +135,7 @@ pub use search::{
     Search,
 };
 #[doc(inline)]
-pub use sketch::{Certificate, Config, Method, ShrinkIndex, Sketch, Sketcher};
+pub use sketch::{Certificate, Config, Finished, Method, RangeRows, ShrinkIndex, Sketch, Sketcher};
 pub use storage::formats::AnyFile;
 
 // Not part of the documented API: the other crates of the workspace replace files in the same way.

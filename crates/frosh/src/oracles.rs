@@ -2,7 +2,7 @@
 //! `tests/definitions.rs`.
 
 use crate::hasher::estimator::Scales;
-use crate::random::{Purpose, Stream};
+use crate::random::{Address, Purpose, Stream};
 use crate::sketch::compression::{sparse_embedding, srht};
 use crate::{Config, Hasher, Method, Metric, Pool, Rotation, Rows, Sketch, Sketcher};
 
@@ -190,19 +190,24 @@ fn captured_energy_equals_its_definition() {
     }
 }
 
-/// Calls `check` on the draws of every pair of different addresses (seed, worker, number).
-fn each_pair<T>(draw: impl Fn(u64, u64, u64) -> T, mut check: impl FnMut(&T, &T, &str)) {
+/// Calls `check` on the draws of every pair of different addresses (seed, worker, run, number).
+fn each_pair<T>(draw: impl Fn(Address, u64) -> T, mut check: impl FnMut(&T, &T, &str)) {
     let addresses = [
-        (1, 0, 0),
-        (1, 0, 1),
-        (1, 0, 2),
-        (1, 1, 0),
-        (1, 2, 1),
-        (2, 0, 0),
-        (2, 1, 1),
-        (3, 0, 1 << 40),
+        (1, 0, 0, 0),
+        (1, 0, 0, 1),
+        (1, 0, 0, 2),
+        (1, 0, 1, 0),
+        (1, 0, 1, 1),
+        (1, 0, 1 << 40, 1),
+        (1, 1, 0, 0),
+        (1, 1, 1, 0),
+        (1, 2, 0, 1),
+        (2, 0, 0, 0),
+        (2, 1, 0, 1),
+        (3, 0, 0, 1 << 40),
     ];
-    let drawn = addresses.map(|(seed, worker, number)| draw(seed, worker, number));
+    let drawn =
+        addresses.map(|(seed, worker, run, number)| draw(Address { seed, worker, run }, number));
     for i in 0..drawn.len() {
         for j in 0..i {
             check(&drawn[i], &drawn[j], &format!("{:?} and {:?}", addresses[i], addresses[j]));
@@ -212,13 +217,13 @@ fn each_pair<T>(draw: impl Fn(u64, u64, u64) -> T, mut check: impl FnMut(&T, &T,
 
 /// Two independent samples of q of m rows share q^2 / m rows, with the variance of the hypergeometric distribution.
 #[test]
-fn samples_of_trials_workers_and_seeds_are_independent() {
+fn samples_of_trials_runs_workers_and_seeds_are_independent() {
     let (q, m) = (512, 4096);
     let [of_q, of_m] = [q as f64, m as f64];
     let expected = of_q * of_q / of_m;
     let deviation = (expected * (1.0 - of_q / of_m).powi(2) * of_m / (of_m - 1.0)).sqrt();
     each_pair(
-        |seed, worker, trial| srht::sample(seed, worker, trial, q, m),
+        |at, trial| srht::sample(at, trial, q, m),
         |a, b, which| {
             let common = a.iter().filter(|x| b.binary_search(x).is_ok()).count() as f64;
             assert!((common - expected).abs() < 5.0 * deviation, "{which} share {common} rows");
@@ -228,10 +233,10 @@ fn samples_of_trials_workers_and_seeds_are_independent() {
 
 /// Independent signs agree for half of the rows.
 #[test]
-fn signs_of_sub_blocks_workers_and_seeds_are_independent() {
+fn signs_of_sub_blocks_runs_workers_and_seeds_are_independent() {
     let p = 4096;
     each_pair(
-        |seed, worker, index| srht::signs(seed, worker, index, p),
+        |at, index| srht::signs(at, index, p),
         |a, b, which| {
             let product: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
             assert!(product.abs() < 5.0 * (p as f32).sqrt(), "{which}: {product}");
@@ -241,12 +246,12 @@ fn signs_of_sub_blocks_workers_and_seeds_are_independent() {
 
 /// Rows of two sub-blocks have the same bucket with probability 1 / q, and equal or opposite signs.
 #[test]
-fn buckets_of_sub_blocks_workers_and_seeds_are_independent() {
+fn buckets_of_sub_blocks_runs_workers_and_seeds_are_independent() {
     let (p, q) = (4096, 16);
     let expected = p as f64 / q as f64;
     let deviation = (expected * (1.0 - 1.0 / q as f64)).sqrt();
     each_pair(
-        |seed, worker, index| sparse_embedding::buckets(seed, worker, index, p, q),
+        |at, index| sparse_embedding::buckets(at, index, p, q),
         |a, b, which| {
             let pairs = || a.iter().zip(b);
             let common = pairs().filter(|(a, b)| a.0 == b.0).count() as f64;
@@ -257,7 +262,7 @@ fn buckets_of_sub_blocks_workers_and_seeds_are_independent() {
     );
     // All buckets have the same probability.
     let mut counts = vec![0f64; q];
-    for (bucket, _) in sparse_embedding::buckets(5, 0, 0, p, q) {
+    for (bucket, _) in sparse_embedding::buckets(Address { seed: 5, worker: 0, run: 0 }, 0, p, q) {
         counts[bucket as usize] += 1.0;
     }
     assert!(counts.iter().all(|c| (c - expected).abs() < 5.0 * deviation), "{counts:?}");

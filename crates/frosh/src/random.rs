@@ -3,10 +3,10 @@
 //! A [`Stream`] is ChaCha8 with the 256-bit key
 //!
 //! ```text
-//! key = seed || purpose || worker || index        (four u64, little endian)
+//! key = seed || purpose + 256 run || worker || index        (four u64, little endian)
 //! ```
 //!
-//! so streams can be opened in any order and on any thread.
+//! (`run` is 0 but for the later [runs](crate::sketch::runs) of a long stream of rows) so streams can be opened in any order and on any thread.
 //! [`priority`] is the random-access form: one 64-bit number for each row, which is the row-th
 //! output of SplitMix64 with a state mixed from seed and worker.
 //!
@@ -39,6 +39,22 @@ pub(crate) enum Purpose {
     Codebooks = 6,
 }
 
+/// Whose randomness it is: the parts of an address that one run of a worker's stream of rows has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) seed: u64,
+    pub(crate) worker: u64,
+    /// Number of the run, below 2^56.
+    pub(crate) run: u64,
+}
+
+impl Address {
+    /// Opens a stream of this run.
+    pub(crate) fn stream(self, purpose: Purpose, index: u64) -> Stream {
+        Stream::with_key([self.seed, purpose as u64 | self.run << 8, self.worker, index])
+    }
+}
+
 /// One independent sequence of random words.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
@@ -50,8 +66,11 @@ pub(crate) struct Stream {
 impl Stream {
     /// Opens the stream with this address.
     pub(crate) fn new(seed: u64, purpose: Purpose, worker: u64, index: u64) -> Self {
+        Address { seed, worker, run: 0 }.stream(purpose, index)
+    }
+
+    fn with_key(parts: [u64; 4]) -> Self {
         let mut key = [0; 32];
-        let parts = [seed, purpose as u64, worker, index];
         for (bytes, part) in key.chunks_exact_mut(8).zip(parts) {
             bytes.copy_from_slice(&part.to_le_bytes());
         }
@@ -216,6 +235,12 @@ mod tests {
         assert_ne!(base, first(7, Purpose::Sample, 3, 1));
         // The same numbers in other parts of the address give another stream.
         assert_ne!(first(1, Purpose::Signs, 0, 2), first(1, Purpose::Sample, 0, 1));
+        // A run is a part of the address, and the first one is what there was before runs.
+        let of_run =
+            |run| Address { seed: 7, worker: 3, run }.stream(Purpose::Sample, 0).next_u64();
+        assert_eq!(of_run(0), base);
+        assert_ne!(of_run(1), base);
+        assert_ne!(of_run(1), of_run(2));
     }
 
     #[test]

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 const DIM: usize = 960;
 const L: usize = 256;
 const BATCH: usize = 1000;
-/// Limit on the memory of a sketcher without its reservoir.
+/// Limit on the memory of a sketcher in its first run, without its reservoir.
 const BOUND: usize = 3 * L * DIM * 4;
-/// 16,384 rows in half precision with a scale, a key and a slot each, and the spare capacity of containers.
-const RESERVOIR: usize = 16_384 * (2 * DIM + 12) + (256 << 10);
+/// Limit on the memory of the sketches of complete runs: three quarters of a sketch for each binary digit of their number.
+const LEVEL: usize = 3 * L * DIM * 4 / 4 + (64 << 10);
+/// 16,384 rows in half precision with a scale, a key, a row number and a slot each, and the spare capacity of containers.
+const RESERVOIR: usize = 16_384 * (2 * DIM + 28) + (128 << 10);
 
 /// The system allocator with counters. A reallocation counts as two blocks, since both may exist at the same time.
 struct Counting;
@@ -85,6 +87,7 @@ fn blocks_at_peak() -> String {
 /// Bytes allocated since before the sketcher was created.
 #[derive(Debug)]
 struct Held {
+    runs: u64,
     live: usize,
     peak: usize,
     reported: usize,
@@ -119,6 +122,7 @@ fn watch<T: Element>(config: Config, looks: &[usize], value: fn(u32) -> T) -> Ve
         sketcher.push(Rows::new(&batch, DIM).unwrap()).unwrap();
         if looks.contains(&(number * BATCH)) {
             held.push(Held {
+                runs: sketcher.rows().checked_div(sketcher.run_rows()).unwrap_or(0),
                 live: LIVE.load(SeqCst) - before,
                 peak: PEAK.load(SeqCst) - before,
                 reported: sketcher.bytes(),
@@ -131,7 +135,8 @@ fn watch<T: Element>(config: Config, looks: &[usize], value: fn(u32) -> T) -> Ve
 fn check(name: &str, held: &[Held], reservoir: usize) {
     let blocks = blocks_at_peak();
     for h in held {
-        let most = BOUND + reservoir;
+        let levels = h.runs.checked_ilog2().map_or(0, |log| log as usize + 1);
+        let most = BOUND + levels * LEVEL + reservoir;
         let share = (h.peak as f64 - reservoir as f64) / (L * DIM * 4) as f64;
         eprintln!("{name}: {h:?}, peak beside the reservoir {share:.3} l d floats");
         assert!(h.peak <= most, "{name}: {} B over; blocks: {blocks}", h.peak - most);
@@ -139,8 +144,9 @@ fn check(name: &str, held: &[Held], reservoir: usize) {
         assert!(off.abs() <= 0.1, "{name}: bytes() is off by {off:.3}; blocks: {blocks}");
     }
     eprintln!("{name}: blocks at the peak: {blocks}");
-    let peaks: Vec<usize> = held.iter().map(|h| h.peak).collect();
-    assert!(peaks.windows(2).all(|p| p[0] == p[1]), "{name}: the peak grew: {peaks:?}");
+    // Within a run, memory does not grow at all.
+    let same_run = |pair: &[Held]| pair[0].runs != pair[1].runs || pair[0].peak == pair[1].peak;
+    assert!(held.windows(2).all(same_run), "{name}: the peak grew: {held:?}");
 }
 
 fn single(hash: u32) -> f32 {
@@ -164,6 +170,28 @@ fn a_sketcher_holds_at_most_three_l_d_floats_and_its_reservoir() {
             let held = watch(config, &[20_000, 30_000], byte);
             check(&format!("{} of bytes", method.as_str()), &held, RESERVOIR);
         }
+    });
+}
+
+#[test]
+fn many_runs_hold_a_part_of_a_sketch_for_each_doubling() {
+    alone(|| {
+        for method in [Method::Frosh, Method::Osh] {
+            let config = Config::new(DIM).sketch_rows(L).method(method).run_rows(1000);
+            let held = watch(config, &[20_000, 63_000, 64_000], single);
+            assert_eq!(held.iter().map(|h| h.runs).collect::<Vec<_>>(), [20, 63, 64]);
+            check(&format!("{} in runs", method.as_str()), &held, RESERVOIR);
+        }
+    });
+}
+
+#[test]
+fn one_endless_run_does_not_grow() {
+    alone(|| {
+        let config = Config::new(DIM).sketch_rows(L).run_rows(0);
+        let held = watch(config, &[20_000, 300_000], single);
+        assert_eq!(held[1].runs, 0);
+        check("one run", &held, RESERVOIR);
     });
 }
 

@@ -2,10 +2,11 @@
 //! memory.rs.
 
 use frosh::{
-    Codes, Config, Error, Hasher, Method, Metric, Pool, Rotation, Rows, ShrinkIndex, Sketch,
-    Sketcher,
+    Codes, Config, Error, Hasher, Method, Metric, Pool, RangeRows, Rotation, Rows, ShrinkIndex,
+    Sketch, Sketcher,
 };
 use proptest::prelude::*;
+use std::ops::Range;
 
 const METHODS: [Method; 4] = [Method::Frosh, Method::FroshSparse, Method::Osh, Method::Lsh];
 
@@ -30,9 +31,12 @@ fn growing(dim: usize, method: Method) -> Config {
     Config::new(dim).sketch_rows(12).method(method).seed(5).reservoir_rows(50)
 }
 
-/// The configurations with and without a half-life.
-fn with_decay(configs: impl Iterator<Item = Config>) -> impl Iterator<Item = Config> {
-    configs.flat_map(|config| [config.clone(), config.half_life(70).clock(9)])
+/// The configurations with and without a half-life, and in runs of a few blocks.
+fn variants(configs: impl Iterator<Item = Config>) -> impl Iterator<Item = Config> {
+    configs.flat_map(|config| {
+        let decayed = config.clone().half_life(70).clock(9);
+        [config.clone().run_rows(64), config, decayed.clone().run_rows(50), decayed]
+    })
 }
 
 fn learn(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
@@ -48,8 +52,28 @@ fn learn(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
     sketcher
 }
 
+/// Learns from `cuts[0]` rows as a batch, and from the others by ranges, which are read in batches of `cuts` rows.
+fn learn_ranges(config: &Config, data: &[f32], cuts: &[usize]) -> Sketcher {
+    let mut sketcher = Sketcher::new(config.clone()).unwrap();
+    let all = Rows::new(data, sketcher.dim()).unwrap();
+    let first = if cuts.len() > 1 { cuts[0].min(all.len()) } else { 0 };
+    sketcher.push(all.slice(0..first)).unwrap();
+    let read = |range: Range<u64>, rows: &mut RangeRows<'_>| {
+        let mut cuts = cuts.iter().cycle();
+        let (mut from, end) = (range.start as usize, range.end as usize);
+        while from < end {
+            let to = end.min(from + cuts.next().unwrap());
+            rows.push(all.slice(from..to))?;
+            from = to;
+        }
+        Ok::<(), Error>(())
+    };
+    sketcher.learn_ranges((all.len() - first) as u64, read, |_| Ok(())).unwrap();
+    sketcher
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
     fn promise_1_batches_and_threads_do_not_matter(
@@ -60,8 +84,9 @@ proptest! {
         l in prop::sample::select(vec![2usize, 6, 12, 16]),
         fixed in any::<bool>(),
         half_life in prop::option::of(1u64..2000),
+        run_rows in prop::option::of(1u64..400),
         cuts in prop::collection::vec(1usize..130, 1..6),
-        threads in 1usize..4,
+        threads in 1usize..6,
         seed in any::<u64>(),
     ) {
         let data = rows(n, dim, seed);
@@ -70,9 +95,18 @@ proptest! {
         if let Some(rows) = half_life {
             config = config.half_life(rows);
         }
+        if let Some(rows) = run_rows {
+            config = config.run_rows(rows);
+        }
         let whole = Pool::ONE.install(|| learn(&config, &data, &[n]));
-        let cut = Pool::new(threads).unwrap().install(|| learn(&config, &data, &cuts));
+        let pool = Pool::new(threads).unwrap();
+        let cut = pool.install(|| learn(&config, &data, &cuts));
         prop_assert_eq!(whole.to_bytes(), cut.to_bytes());
+        // One batch, of which threads take a run each; and ranges that threads read themselves.
+        let at_once = pool.install(|| learn(&config, &data, &[n]));
+        prop_assert_eq!(whole.to_bytes(), at_once.to_bytes());
+        let ranges = pool.install(|| learn_ranges(&config, &data, &cuts));
+        prop_assert_eq!(whole.to_bytes(), ranges.to_bytes());
         prop_assert_eq!(whole.finish().to_bytes(), cut.finish().to_bytes());
     }
 }
@@ -148,7 +182,7 @@ fn promise_2_asking_changes_nothing() {
     let dim = 9;
     let data = rows(333, dim, 1);
     let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m)]);
-    for config in with_decay(configs) {
+    for config in variants(configs) {
         let quiet = learn(&config, &data, &[333]);
         let mut asked = Sketcher::new(config.clone()).unwrap();
         for (i, row) in data.chunks_exact(dim).enumerate() {
@@ -200,7 +234,7 @@ fn rows_up_to_half_the_sketch_are_kept_exactly_by_every_method() {
 #[test]
 fn promise_4_merging_borrows_works_in_any_tree_and_refuses_what_does_not_fit() {
     let dim = 10;
-    for config in with_decay(METHODS.iter().map(|m| config(dim, *m))) {
+    for config in variants(METHODS.iter().map(|m| config(dim, *m))) {
         let parts: Vec<Sketch> = (0..4)
             .map(|w| learn(&config.clone().worker(w), &rows(50 + 70 * w as usize, dim, w), &[64]))
             .map(Sketcher::finish)
@@ -251,7 +285,7 @@ fn promise_5_a_saved_sketcher_resumes_bit_for_bit() {
     let dim = 7;
     let data = rows(300, dim, 8);
     let configs = METHODS.iter().flat_map(|m| [config(dim, *m), growing(dim, *m).sketch_rows(8)]);
-    for config in with_decay(configs) {
+    for config in variants(configs) {
         let whole = learn(&config, &data, &[300]);
         for stop in (0..300).step_by(11) {
             let first = learn(&config, &data[..stop * dim], &[64]);

@@ -3,7 +3,7 @@
 use crate::args::{Common, Fitting, Learning, Reading};
 use crate::choice;
 use crate::kinds;
-use crate::learn::{Learned, Worker, learn, threads};
+use crate::learn::{Learned, Worker, learn};
 use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
 use anyhow::{Result, bail};
@@ -119,7 +119,7 @@ impl Train {
                 "sketch_rows": sketcher.sketch_rows(),
                 "block_rows": sketcher.block_rows(),
                 "half_life": self.learning.half_life,
-                "threads": threads(common),
+                "threads": learned.threads,
                 "resumed_at": resumed_at,
                 "left_out": left_out.count,
                 "interrupted": learned.interrupted,

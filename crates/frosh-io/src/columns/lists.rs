@@ -6,7 +6,7 @@
 use super::{Column, damaged};
 use crate::batch::{Kind, Values, add_range};
 use crate::error::{Fault, Hint};
-use crate::source::{MAX_DIM, Shape, Source, skip_by_reading};
+use crate::source::{Cutting, MAX_DIM, Places, Shape, Source, skip_by_reading};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type,
@@ -128,6 +128,14 @@ pub(crate) trait ListReader: Send {
 
     /// Moves to a row, which is not before the current one and not after the end.
     fn seek(&mut self, row: u64) -> Result<(), Fault>;
+
+    /// Where the column can be cut.
+    fn places(&self) -> Places;
+
+    /// Tells the number of values that every row must have, where no row is left out.
+    fn set_dim(&mut self, dim: usize) {
+        let _ = dim;
+    }
 }
 
 /// Reads the rows of a column of vectors.
@@ -143,8 +151,11 @@ pub(crate) struct ListSource<R> {
     /// The lists that were read, and which of them is next.
     lists: Lists,
     at: usize,
-    /// Number of the next row in the file.
+    /// Rows at the start of the file that are null and were passed when it was opened.
+    null_head: u64,
+    /// Number of the next row in the file, and of the row to stop before.
     row: u64,
+    end: u64,
 }
 
 impl<R: ListReader> ListSource<R> {
@@ -184,6 +195,9 @@ impl<R: ListReader> ListSource<R> {
                 return Err(Fault::row(row, why));
             }
             let kind = column.kind;
+            if !skip_bad {
+                reader.set_dim(dim);
+            }
             return Ok(Self {
                 reader,
                 kind,
@@ -193,7 +207,9 @@ impl<R: ListReader> ListSource<R> {
                 left_out: Vec::from_iter((left_out > 0).then_some(0..left_out)),
                 lists,
                 at: 0,
+                null_head: left_out,
                 row,
+                end: rows,
             });
         }
     }
@@ -212,6 +228,20 @@ impl<R: ListReader> ListSource<R> {
                 self.rows, self.row
             ))),
         }
+    }
+
+    /// Moves on by so many rows, bad ones too.
+    fn pass(&mut self, rows: u64) -> Result<(), Fault> {
+        let here = (self.lists.rows() - self.at) as u64;
+        if rows <= here {
+            self.at += rows as usize;
+            self.row += rows;
+        } else {
+            self.row = self.row.saturating_add(rows).min(self.rows);
+            self.at = self.lists.rows();
+            self.reader.seek(self.row)?;
+        }
+        Ok(())
     }
 
     /// Checks list `at`. False if it is to be left out because it holds nulls.
@@ -257,11 +287,13 @@ impl<R: ListReader> Source for ListSource<R> {
         values.clear(self.kind);
         let mut taken = 0;
         while taken < limit {
-            if self.at == self.lists.rows() && !self.advance()? {
+            if self.row == self.end || self.at == self.lists.rows() && !self.advance()? {
                 break;
             }
             // The values of consecutive rows are contiguous, so that a run of good rows is copied at once.
-            let stop = self.lists.rows().min(self.at.saturating_add(limit - taken));
+            let wanted = usize::try_from(self.end - self.row).unwrap_or(usize::MAX);
+            let wanted = wanted.min(limit - taken);
+            let stop = self.lists.rows().min(self.at.saturating_add(wanted));
             let mut end = self.at;
             if self.lists.all_good(self.dim) {
                 end = stop;
@@ -293,15 +325,22 @@ impl<R: ListReader> Source for ListSource<R> {
             // Only good rows count, and which rows are good is known only after reading them.
             return skip_by_reading(self, rows);
         }
-        let here = (self.lists.rows() - self.at) as u64;
-        if rows <= here {
-            self.at += rows as usize;
-            self.row += rows;
-        } else {
-            self.row = self.row.saturating_add(rows).min(self.rows);
-            self.at = self.lists.rows();
-            self.reader.seek(self.row)?;
+        self.pass(rows)
+    }
+
+    fn cutting(&self) -> Option<Cutting> {
+        Some(Cutting { rows: self.rows, places: self.reader.places() })
+    }
+
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        self.end = rows.end;
+        let null = rows.start..rows.end.min(self.null_head);
+        self.left_out = Vec::from_iter((!null.is_empty()).then_some(null));
+        if rows.start > self.row {
+            self.pass(rows.start - self.row)?;
         }
+        // All rows of the range may be among those that were passed when the file was opened.
+        self.end = self.end.max(self.row);
         Ok(())
     }
 

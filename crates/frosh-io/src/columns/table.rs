@@ -6,7 +6,7 @@ use super::{damaged, type_name};
 use crate::batch::{Kind, Values, add_range};
 use crate::chosen::Columns;
 use crate::error::{Fault, Hint};
-use crate::source::{MAX_DIM, Shape, Source, skip_by_reading};
+use crate::source::{Cutting, MAX_DIM, Places, Shape, Source, skip_by_reading};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
@@ -92,6 +92,9 @@ pub(crate) trait TableReader: Send {
 
     /// Moves to a row, which is not before the current one and not after the end.
     fn seek(&mut self, row: u64) -> Result<(), Fault>;
+
+    /// Where the columns can be cut.
+    fn places(&self) -> Places;
 }
 
 /// Reads the rows of a table.
@@ -105,8 +108,9 @@ pub(crate) struct TableSource<R> {
     /// The columns that were read, and which of their rows is next.
     arrays: Vec<ArrayRef>,
     at: usize,
-    /// Number of the next row in the file.
+    /// Number of the next row in the file, and of the row to stop before.
     row: u64,
+    end: u64,
 }
 
 impl<R: TableReader> TableSource<R> {
@@ -120,6 +124,7 @@ impl<R: TableReader> TableSource<R> {
             arrays: Vec::new(),
             at: 0,
             row: 0,
+            end: rows,
         }
     }
 
@@ -145,6 +150,21 @@ impl<R: TableReader> TableSource<R> {
         }
         self.arrays = arrays;
         Ok(true)
+    }
+
+    /// Moves on by so many rows, bad ones too.
+    fn pass(&mut self, rows: u64) -> Result<(), Fault> {
+        let here = (self.here() - self.at) as u64;
+        if rows <= here {
+            self.at += rows as usize;
+            self.row += rows;
+        } else {
+            self.row = self.row.saturating_add(rows).min(self.rows);
+            self.arrays.clear();
+            self.at = 0;
+            self.reader.seek(self.row)?;
+        }
+        Ok(())
     }
 
     /// Which of the next `count` rows hold nulls, ascending. Refuses them unless they are to be left out.
@@ -180,10 +200,11 @@ impl<R: TableReader> Source for TableSource<R> {
         values.clear(self.table.kind);
         let mut taken = 0;
         while taken < limit {
-            if self.at == self.here() && !self.advance()? {
+            if self.row == self.end || self.at == self.here() && !self.advance()? {
                 break;
             }
-            let count = (self.here() - self.at).min(limit - taken);
+            let wanted = usize::try_from(self.end - self.row).unwrap_or(usize::MAX);
+            let count = (self.here() - self.at).min(limit - taken).min(wanted);
             let bad = self.bad_rows(count)?;
             values.resize((taken + count) * dim);
             for (j, array) in self.arrays.iter().enumerate() {
@@ -213,17 +234,17 @@ impl<R: TableReader> Source for TableSource<R> {
         if self.skip_bad {
             return skip_by_reading(self, rows);
         }
-        let here = (self.here() - self.at) as u64;
-        if rows <= here {
-            self.at += rows as usize;
-            self.row += rows;
-        } else {
-            self.row = self.row.saturating_add(rows).min(self.rows);
-            self.arrays.clear();
-            self.at = 0;
-            self.reader.seek(self.row)?;
-        }
-        Ok(())
+        self.pass(rows)
+    }
+
+    fn cutting(&self) -> Option<Cutting> {
+        Some(Cutting { rows: self.rows, places: self.reader.places() })
+    }
+
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        self.end = rows.end;
+        self.left_out.clear();
+        self.pass(rows.start - self.row)
     }
 
     fn take_left_out(&mut self) -> Vec<Range<u64>> {

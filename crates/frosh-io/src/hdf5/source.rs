@@ -8,7 +8,8 @@ use super::storage::Storage;
 use crate::batch::Values;
 use crate::error::{Fault, Hint};
 use crate::layout::Layout;
-use crate::source::{MAX_DIM, Shape, Source};
+use crate::source::{Cutting, MAX_DIM, Places, Shape, Source};
+use std::ops::Range;
 
 /// Bytes of stored values that are widened at a time.
 const WIDENED: usize = 256 << 10;
@@ -20,8 +21,9 @@ pub(crate) struct Hdf5Source {
     number: Layout,
     dim: usize,
     rows: u64,
-    /// The next row.
+    /// The next row, and the row to stop before.
     row: u64,
+    end: u64,
     scratch: Vec<u8>,
 }
 
@@ -50,7 +52,7 @@ impl Hdf5Source {
             number.stored.bytes(),
         )?;
         let dim = dim as usize;
-        Ok(Self { input, storage, number, dim, rows, row: 0, scratch: Vec::new() })
+        Ok(Self { input, storage, number, dim, rows, row: 0, end: rows, scratch: Vec::new() })
     }
 }
 
@@ -64,8 +66,8 @@ impl Source for Hdf5Source {
         let row_bytes = self.dim * self.number.stored.bytes();
         let direct = self.number.stored.is_kept();
         let mut got = 0;
-        while got < limit && self.row < self.rows {
-            let mut want = (self.rows - self.row).min((limit - got) as u64);
+        while got < limit && self.row < self.end {
+            let mut want = (self.end - self.row).min((limit - got) as u64);
             if !direct {
                 want = want.min((WIDENED / row_bytes).max(1) as u64);
             }
@@ -86,6 +88,15 @@ impl Source for Hdf5Source {
             self.row += count as u64;
         }
         Ok(got)
+    }
+
+    fn cutting(&self) -> Option<Cutting> {
+        Some(Cutting { rows: self.rows, places: Places::Multiples(self.storage.unit_rows()) })
+    }
+
+    fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
+        (self.row, self.end) = (rows.start, rows.end);
+        Ok(())
     }
 
     fn skip(&mut self, rows: u64) -> Result<(), Fault> {

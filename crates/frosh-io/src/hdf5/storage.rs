@@ -80,6 +80,14 @@ impl Storage {
         }
     }
 
+    /// Rows that are decoded together; 1 if each row can be read on its own.
+    pub(super) fn unit_rows(&self) -> u64 {
+        match self {
+            Storage::Chunked(chunked) if chunked.grid.filtered => chunked.grid.chunk[0],
+            _ => 1,
+        }
+    }
+
     /// Prepares to read up to `want` rows from `row` on, which are within the data set. Returns how many can be
     /// read at once.
     pub(super) fn prepare(&mut self, input: &mut Input, row: u64, want: u64) -> Result<u64, Fault> {

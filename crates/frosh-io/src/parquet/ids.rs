@@ -139,8 +139,8 @@ struct ParquetIds {
     /// Rows per step.
     step: usize,
     limit: RowLimit,
-    /// Reads the row group of the next row from there on; none before it is begun and after a fault.
-    reader: Option<ColumnReader>,
+    /// The number of a row group, and what reads it from the next row on; none before it is begun and after a fault.
+    reader: Option<(usize, ColumnReader)>,
 }
 
 /// Calls a method of the reader of whatever type; refuses types that ids cannot have.
@@ -164,17 +164,13 @@ impl ParquetIds {
 
     /// Moves to a row, which is not before the next.
     fn seek(&mut self, row: u64) -> Result<(), Fault> {
-        let same = self.ends.get(self.group()).is_some_and(|end| row < *end);
-        if !same {
-            self.reader = None;
-            self.row = row;
-            return Ok(());
-        }
-        if let Some(mut reader) = self.reader.take().filter(|_| row > self.row) {
-            self.skip(&mut reader, row - self.row)?;
-            self.reader = Some(reader);
-        }
+        let skipped = row - self.row;
         self.row = row;
+        let group = self.group();
+        if let Some((_, mut reader)) = self.reader.take().filter(|(open, _)| *open == group) {
+            self.skip(&mut reader, skipped)?;
+            self.reader = Some((group, reader));
+        }
         Ok(())
     }
 
@@ -212,8 +208,8 @@ impl ParquetIds {
         let Some(end) = self.ends.get(group) else { return Ok(0) };
         let count = (end - self.row).min(most.min(self.step) as u64) as usize;
         let mut reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => self.open(group)?,
+            Some((open, reader)) if open == group => reader,
+            _ => self.open(group)?,
         };
         let most_level = self.meta.file_metadata().schema_descr().column(self.leaf).max_def_level();
         let (kind, row) = (self.kind, self.row);
@@ -260,7 +256,7 @@ impl ParquetIds {
             }
             Ok(())
         })?;
-        self.reader = Some(reader);
+        self.reader = Some((group, reader));
         self.row += count as u64;
         Ok(count)
     }

@@ -5,7 +5,7 @@
 //! and whose third is its size in the file. The crate reads only headers through [`ChunkReader::get_read`],
 //! so that the check is made there; it reads the pages themselves through [`ChunkReader::get_bytes`].
 
-use super::thrift::{END, INT, Thrift};
+use super::thrift::{END, INT, STRUCT, Thrift};
 use crate::decompress::largest_claim;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::reader::{ChunkReader, Length};
@@ -13,6 +13,8 @@ use bytes::Bytes;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
+/// Bytes that are read at first: enough for headers without long statistics.
+const SHORT: u64 = 256;
 /// The longest header that is read.
 const LONGEST: u64 = 1 << 14;
 
@@ -52,9 +54,7 @@ impl Read for Header {
         if let Some(bytes) = &mut self.bytes {
             return bytes.read(to);
         }
-        self.file.seek(SeekFrom::Start(self.start))?;
-        let mut header = Vec::new();
-        (&self.file).take(LONGEST).read_to_end(&mut header)?;
+        let header = read_header(&self.file, self.start)?;
         let damaged = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let (values, stored) = sizes(&mut Thrift { bytes: &header })
             .ok_or_else(|| damaged("a page's header cannot be read".into()))?;
@@ -65,6 +65,20 @@ impl Read for Header {
         }
         self.bytes.insert(Cursor::new(header)).read(to)
     }
+}
+
+/// The bytes from the start of a page's header on, enough to parse it.
+pub(super) fn read_header(mut file: &File, start: u64) -> io::Result<Vec<u8>> {
+    let mut header = Vec::new();
+    // Nearly all headers are short. Of a long one the rest is read too.
+    for most in [SHORT, LONGEST] {
+        file.seek(SeekFrom::Start(start + header.len() as u64))?;
+        file.take(most - header.len() as u64).read_to_end(&mut header)?;
+        if (header.len() as u64) < most || (Thrift { bytes: &header }).skip(STRUCT, 0).is_some() {
+            break;
+        }
+    }
+    Ok(header)
 }
 
 /// Decompressed size of a page and its size in the file. If a field is repeated, the largest of the first and

@@ -5,6 +5,7 @@
 //! repetition levels: one for each value, 0 where a row begins. They are stored as runs, which are counted
 //! here without being expanded.
 
+use super::page_table::Start;
 use super::pages::CheckedFile;
 use super::thrift::varint;
 use crate::decompress::{largest_claim, largest_total, unzstd};
@@ -12,12 +13,13 @@ use ::parquet::arrow::arrow_reader::RowGroups;
 use ::parquet::basic::{Compression, Encoding, Type};
 use ::parquet::column::page::{Page, PageIterator, PageMetadata, PageReader};
 use ::parquet::errors::{ParquetError, Result};
-use ::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use ::parquet::file::reader::Length as _;
 use ::parquet::file::serialized_reader::SerializedPageReader;
 use ::parquet::schema::types::ColumnDescriptor;
 use bytes::Bytes;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -70,6 +72,8 @@ pub(super) struct CheckedGroups {
     pub(super) groups: Vec<usize>,
     pub(super) limit: RowLimit,
     bytes: PageBytes,
+    /// Where to begin in the first of them, if not at its first page.
+    start: Option<Start>,
 }
 
 impl CheckedGroups {
@@ -80,7 +84,13 @@ impl CheckedGroups {
         limit: RowLimit,
     ) -> Self {
         let bytes = PageBytes { most: largest_total(file.len()), used: Arc::default() };
-        Self { file, meta, groups, limit, bytes }
+        Self { file, meta, groups, limit, bytes, start: None }
+    }
+
+    /// Begins at this page of the first row group. Only for a single column.
+    pub(super) fn from(mut self, start: Option<Start>) -> Self {
+        self.start = start;
+        self
     }
 }
 
@@ -97,6 +107,7 @@ impl RowGroups for CheckedGroups {
             column,
             limit: self.limit.clone(),
             bytes: self.bytes.clone(),
+            start: self.start.clone(),
         }))
     }
 
@@ -117,6 +128,25 @@ struct ColumnChunks {
     column: usize,
     limit: RowLimit,
     bytes: PageBytes,
+    /// Where to begin in the next row group.
+    start: Option<Start>,
+}
+
+impl ColumnChunks {
+    /// The pages in a part of the file.
+    fn pages(
+        &self,
+        chunk: &ColumnChunkMetaData,
+        part: &Range<u64>,
+        rows: usize,
+    ) -> Result<SerializedPageReader<CheckedFile>> {
+        let length = part.end.saturating_sub(part.start);
+        let (at, length) = (i64::try_from(part.start)?, i64::try_from(length)?);
+        let chunk = chunk.clone().into_builder();
+        let chunk = chunk.set_dictionary_page_offset(None).set_data_page_offset(at);
+        let chunk = chunk.set_total_compressed_size(length).build()?;
+        SerializedPageReader::new(self.file.clone(), &chunk, rows, None)
+    }
 }
 
 impl Iterator for ColumnChunks {
@@ -137,14 +167,27 @@ impl Iterator for ColumnChunks {
                 Err(error) => return Some(Err(error)),
             };
         }
-        let pages =
-            SerializedPageReader::new(self.file.clone(), &chunk, group.num_rows() as usize, None);
-        let checked = pages.map(|pages| {
-            let lengths = Lengths::default();
+        let rows = group.num_rows() as usize;
+        let start = self.start.take();
+        let (pages, dictionary_page) = match &start {
+            None => (SerializedPageReader::new(self.file.clone(), &chunk, rows, None), Ok(None)),
+            Some(start) => {
+                let dictionary = start.dictionary.as_ref();
+                let dictionary = dictionary.map(|part| self.pages(&chunk, part, rows));
+                (self.pages(&chunk, &start.pages, rows), dictionary.transpose())
+            }
+        };
+        let checked = pages.and_then(|pages| Ok((pages, dictionary_page?)));
+        let checked = checked.map(|(pages, dictionary_page)| {
+            let row = start.as_ref().map_or(0, |start| start.before as usize);
+            let rest = start.map(|start| start.rest as usize);
+            let lengths = Lengths { row };
             let (limit, bytes) = (self.limit.clone(), self.bytes.clone());
             let (page, dictionary) = (0, 0);
             Box::new(CheckedPages {
                 pages,
+                dictionary_page,
+                rest,
                 zstd,
                 lists,
                 width,
@@ -174,6 +217,10 @@ fn width(column: &ColumnDescriptor) -> usize {
 /// The pages of a column in one row group.
 struct CheckedPages {
     pages: SerializedPageReader<CheckedFile>,
+    /// Gives the dictionary, if it is not before the first of these pages.
+    dictionary_page: Option<SerializedPageReader<CheckedFile>>,
+    /// Values at the start of the next page that must belong to a row of the page before, if that is known.
+    rest: Option<usize>,
     /// Whether they are compressed with zstd.
     zstd: bool,
     /// Whether the column holds lists, so that the pages have repetition levels.
@@ -263,6 +310,11 @@ impl CheckedPages {
         let levels = levels.ok_or_else(|| {
             ParquetError::General("a page is shorter than its repetition levels".into())
         })?;
+        if let Some(rest) = self.rest.take()
+            && levels.leading(values) != rest
+        {
+            return Err(ParquetError::General("rows before this range differ in length".into()));
+        }
         let longest = self.lengths.count(levels, values);
         if longest > self.limit.most {
             self.limit.exceeded.fetch_max(longest, Ordering::Relaxed);
@@ -299,21 +351,29 @@ fn decompress(page: &mut Page) -> Result<()> {
 
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        self.pages.get_next_page()?.map(|page| self.prepare(page)).transpose()
+        let page = match self.dictionary_page.take() {
+            Some(mut pages) => pages.get_next_page()?,
+            None => self.pages.get_next_page()?,
+        };
+        page.map(|page| self.prepare(page)).transpose()
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        if let Some(pages) = &mut self.dictionary_page {
+            return pages.peek_next_page();
+        }
         self.pages.peek_next_page()
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
         // Only pages that hold whole rows are skipped.
         self.lengths.row = 0;
+        self.rest = None;
         self.pages.skip_next_page()
     }
 
     fn supports_deferred_dictionary(&self) -> bool {
-        self.pages.supports_deferred_dictionary()
+        self.dictionary_page.is_none() && self.pages.supports_deferred_dictionary()
     }
 
     fn take_deferred_dictionary(&mut self) -> Result<Option<Page>> {
@@ -339,6 +399,40 @@ enum Levels<'a> {
     Runs(&'a [u8]),
     /// Bit-packed: eight levels in each byte.
     Bits(&'a [u8]),
+}
+
+impl Levels<'_> {
+    /// Number of levels before the first 0, of `values` levels.
+    fn leading(&self, values: usize) -> usize {
+        let bits = |bits: &[u8]| {
+            let ones = bits.iter().map(|byte| byte.trailing_ones() as usize);
+            let full = ones.clone().take_while(|ones| *ones == 8).count();
+            8 * full + ones.skip(full).next().unwrap_or(0)
+        };
+        let (mut rest, mut leading) = match self {
+            Levels::Bits(packed) => return bits(packed).min(values),
+            Levels::Runs(runs) => (*runs, 0),
+        };
+        while leading < values
+            && let Some(head) = varint(&mut rest)
+        {
+            let count = usize::try_from(head >> 1).unwrap_or(usize::MAX);
+            let (run, ones) = if head & 1 == 1 {
+                let packed = &rest[..rest.len().min(count)];
+                rest = &rest[packed.len()..];
+                (8 * packed.len(), bits(packed))
+            } else {
+                let Some((level, after)) = rest.split_first() else { break };
+                rest = after;
+                (count, if *level == 0 { 0 } else { count })
+            };
+            leading = leading.saturating_add(ones);
+            if ones < run {
+                break;
+            }
+        }
+        leading.min(values)
+    }
 }
 
 /// Counts the lengths of rows by their repetition levels.
@@ -444,5 +538,19 @@ mod tests {
         let mut lengths = Lengths { row: 7 };
         assert_eq!(lengths.count(Levels::Runs(&[6, 1, 4, 0]), 5), 10);
         assert_eq!(lengths.row, 1);
+    }
+
+    #[test]
+    fn levels_before_the_first_row_are_counted() {
+        let runs = |runs: &[u8], values| Levels::Runs(runs).leading(values);
+        assert_eq!(runs(&[2, 0, 6, 1], 4), 0);
+        assert_eq!(runs(&[6, 1, 2, 0], 4), 3);
+        assert_eq!(runs(&[6, 1, 4, 1], 4), 4);
+        // Bit-packed levels: eight and two more ones, then a run.
+        assert_eq!(runs(&[5, 0xFF, 0b1111_1011, 2, 0], 17), 10);
+        assert_eq!(runs(&[3, 0xFF, 6, 1, 2, 0], 12), 11);
+        assert_eq!(Levels::Bits(&[0xFF, 0b0000_0111]).leading(16), 11);
+        assert_eq!(Levels::Bits(&[0xFF]).leading(5), 5);
+        assert_eq!(runs(&[], 9), 0);
     }
 }

@@ -94,7 +94,8 @@ fn measure(
     let d = source.dim();
     let mut entries = Vec::new();
     for l in sizes.keys() {
-        let config = Config::new(d).sketch_rows(*l).reservoir_rows(0).seed(seed);
+        // One run, as in the paper.
+        let config = Config::new(d).sketch_rows(*l).reservoir_rows(0).seed(seed).run_rows(0);
         let fd = Pool::ONE.install(|| Sketcher::new(config.clone().method(Method::Osh)))?;
         entries.push(Entry { sketcher: fd, tau: None, seconds: 0.0 });
         for tau in TAUS {

@@ -24,7 +24,8 @@ const BLOCKS: u64 = 8;
 
 /// The configuration for a stream of `rows` rows.
 fn config(method: frosh::Method, dim: usize, rows: u64, l: usize) -> Result<Config> {
-    let config = Config::new(dim).method(method).sketch_rows(l);
+    // One run, as in the paper. DFROSH has workers instead.
+    let config = Config::new(dim).method(method).sketch_rows(l).run_rows(0);
     let least = l.next_power_of_two();
     let paper = Config::paper_block_rows(dim).max(least);
     if rows >= BLOCKS * paper as u64 {

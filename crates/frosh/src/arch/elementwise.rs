@@ -1,4 +1,4 @@
-//! One pass over a row: the largest magnitude, and bytes as floats less a reference.
+//! One pass over a row: the largest magnitude, counts of smaller and equal values, and bytes as floats less a reference.
 
 use super::isa::{Isa, dispatch_f32};
 use super::vector::{F32Vector, MAGNITUDE};
@@ -34,6 +34,26 @@ unsafe fn largest_magnitude<V: F32Vector>(values: &[f32]) -> u32 {
 /// Whether all values are finite and not too large: see [`crate::rows::LIMIT`].
 pub(crate) fn usable(values: &[f32]) -> bool {
     magnitude_bits(values) <= crate::rows::LIMIT.to_bits()
+}
+
+/// How many values are below the mark, and how many are equal to it.
+pub(crate) fn below_and_equal(values: &[f32], mark: f32) -> (u32, u32) {
+    below_and_equal_on(Isa::detect(), values, mark)
+}
+
+fn below_and_equal_on(isa: Isa, values: &[f32], mark: f32) -> (u32, u32) {
+    dispatch_f32!(isa, count_below_and_equal(values: &[f32], mark: f32) -> (u32, u32))
+}
+
+/// A plain loop, which compilers vectorise for each instruction set.
+#[inline(always)]
+unsafe fn count_below_and_equal<V: F32Vector>(values: &[f32], mark: f32) -> (u32, u32) {
+    let (mut below, mut equal) = (0, 0);
+    for value in values {
+        below += u32::from(*value < mark);
+        equal += u32::from(*value == mark);
+    }
+    (below, equal)
 }
 
 /// Bytes as floats less the reference: a plain loop, which compilers vectorise with each instruction set's own
@@ -81,6 +101,20 @@ bytes_minus!(i8_minus, i8);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_instruction_set_counts_smaller_and_equal_values() {
+        for len in [0, 1, 5, 16, 33, 200] {
+            let values: Vec<f32> = (0..len).map(|i| (i * 7 % 23) as f32 - 4.0).collect();
+            for mark in [-5.0, -4.0, 0.0, 0.5, 18.0, 20.0] {
+                let below = values.iter().filter(|x| **x < mark).count() as u32;
+                let equal = values.iter().filter(|x| **x == mark).count() as u32;
+                for isa in Isa::every_and_scalar() {
+                    assert_eq!(below_and_equal_on(isa, &values, mark), (below, equal), "{isa:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_instruction_set_finds_the_largest_magnitude_anywhere() {

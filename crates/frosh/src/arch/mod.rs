@@ -74,7 +74,7 @@ pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
-pub(crate) use elementwise::{i8_minus, magnitude_bits, u8_minus, usable};
+pub(crate) use elementwise::{below_and_equal, i8_minus, magnitude_bits, u8_minus, usable};
 pub(crate) use isa::{F64Set, Isa, with_f64s};
 pub(crate) use vector::{F64Vector, F64x4, LANES};
 

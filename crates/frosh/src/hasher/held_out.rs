@@ -12,6 +12,7 @@
 //! interpolated. For kappa below 1, that is N > 10 n, recall at kappa = 1 is used: what changes below the distances
 //! between sampled rows cannot be measured.
 
+use crate::arch;
 use crate::linalg;
 use crate::pool::Pool;
 use crate::sketch::Sketch;
@@ -238,21 +239,45 @@ impl Figures {
 }
 
 /// The positions of some rows in the order of scores, from 0; the mean position for rows with equal scores.
+///
+/// The rows are few: counting the smaller scores for each of them is several times as fast as sorting all scores.
 pub(super) fn positions(scores: &[f32], rows: &[u32]) -> Vec<f32> {
-    let last = rows.iter().map(|row| scores[*row as usize]).fold(f32::NEG_INFINITY, f32::max);
-    // Every score is written and only those up to the last one are kept: a branch would be mispredicted often.
-    let (mut first, mut count) = (vec![0f32; scores.len()], 0);
-    for score in scores {
-        first[count] = *score;
-        count += usize::from(*score <= last);
-    }
-    first.truncate(count);
-    first.sort_unstable_by(f32::total_cmp);
     let position = |row: &u32| {
-        let score = scores[*row as usize];
-        let below = first.partition_point(|other| *other < score);
-        let equal = first.partition_point(|other| *other <= score) - below;
+        let (below, equal) = arch::below_and_equal(scores, scores[*row as usize]);
         below as f32 + equal.saturating_sub(1) as f32 / 2.0
     };
     rows.iter().map(position).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::positions;
+
+    /// By counting smaller and equal scores for each row.
+    fn counted(scores: &[f32], rows: &[u32]) -> Vec<f32> {
+        let count = |row: &u32| {
+            let score = scores[*row as usize];
+            let below = scores.iter().filter(|other| **other < score).count();
+            let equal = scores.iter().filter(|other| **other == score).count();
+            below as f32 + (equal - 1) as f32 / 2.0
+        };
+        rows.iter().map(count).collect()
+    }
+
+    #[test]
+    fn positions_are_counts_of_smaller_scores() {
+        let mut state = 1u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        };
+        for (n, distinct) in [(1, 1), (2, 1), (50, 3), (400, 1 << 20), (300, 40)] {
+            let scores: Vec<f32> = (0..n).map(|_| (next() % distinct) as f32 - 7.0).collect();
+            let rows: Vec<u32> = (0..n.min(40)).map(|_| next() % n as u32).collect();
+            assert_eq!(positions(&scores, &rows), counted(&scores, &rows), "{n} {distinct}");
+            assert_eq!(positions(&scores, &[]), [0f32; 0]);
+        }
+        // Zeros of both signs are equal.
+        assert_eq!(positions(&[0.0, -0.0, 1.0, f32::MAX, -1.0], &[0, 1, 3]), [1.5, 1.5, 4.0]);
+    }
 }

@@ -29,8 +29,8 @@ pub(crate) fn can_run(pool: &Pool, blocks: usize) -> bool {
 }
 
 /// Absorbs complete blocks from the front of `values`, up to the first that has a bad row or is followed by one.
-/// `values` must have a row after the last block. Returns the number of absorbed blocks; 0 if the pool already runs
-/// such a call.
+/// `values` must have a row after the last block, unless the run ends with that block. Returns the number of absorbed
+/// blocks; 0 if the pool already runs such a call.
 pub(crate) fn take(
     pool: &Pool,
     values: &[f32],
@@ -91,7 +91,9 @@ impl Shared<'_> {
         let (size, threads) = (block.m * dim, self.pool.threads() / PARALLEL_BLOCKS);
         while at < self.blocks {
             let rows = &self.values[at * size..][..size];
-            let follower = &self.values[(at + 1) * size..][..dim];
+            let end = (at + 1) * size;
+            // Empty at the end of the run.
+            let follower = &self.values[end..self.values.len().min(end + dim)];
             block.trial = first + at as u64;
             let largest = block.absorb((self.pool, threads), rows, block.p, true, part);
             let fine = largest <= LIMIT.to_bits() && arch::usable(follower);

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::names::names;
 use crate::rows::Metric;
+use crate::sketch::MAX_ROWS;
 use crate::sketch::compression::srht;
 use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::ShrinkIndex;
@@ -63,6 +64,8 @@ pub struct Config {
     pub(crate) block_rows: Option<usize>,
     /// The largest accepted `block_rows`.
     pub(crate) most_block_rows: usize,
+    /// Rows of a run; 0 if the whole stream is one run.
+    pub(crate) run_rows: Option<u64>,
     pub(crate) seed: u64,
     pub(crate) worker: u64,
     /// Whether the first row will determine `worker`.
@@ -80,6 +83,10 @@ pub(crate) const MAX_DIM: usize = 1 << 24;
 pub(crate) const MAX_SKETCH_ROWS: usize = 1 << 14;
 /// Largest block: the paper's 4d for the largest dimension.
 const MAX_BLOCK_ROWS: usize = 4 * MAX_DIM;
+/// Values and blocks that a run has at least. Both are large enough that beginning a run and merging its sketch cost little,
+/// and small enough that files of a gigabyte have runs for many threads.
+const RUN_VALUES: usize = 1 << 24;
+const RUN_BLOCKS: usize = 4;
 /// Largest block in a saved state. Earlier releases accepted blocks above [`MAX_BLOCK_ROWS`].
 const MAX_SAVED_BLOCK_ROWS: usize = 1 << 30;
 
@@ -93,6 +100,7 @@ impl Config {
             sketch_rows: 2 * dim.clamp(1, 128),
             block_rows: None,
             most_block_rows: MAX_BLOCK_ROWS,
+            run_rows: None,
             seed: 0,
             worker: 0,
             worker_from_rows: false,
@@ -124,6 +132,22 @@ impl Config {
     /// most a sixteenth of the number of rows before it. So compression adds little error to short streams.
     pub fn block_rows(mut self, rows: usize) -> Self {
         self.block_rows = Some(rows);
+        self
+    }
+
+    /// Sets the rows of a run. A long stream is cut into runs of this many rows, which several threads can learn from at the
+    /// same time. Their sketches are merged in a fixed order, so that the number of threads does not change the result. By
+    /// default a run has about 64 MB of single-precision values, and at least four of the largest blocks. 0 makes the whole
+    /// stream one run, as in the paper.
+    ///
+    /// ```
+    /// use frosh::Config;
+    /// assert_eq!(Config::new(1024).sketch_rows(128).resolved_run_rows()?, 16_384);
+    /// assert_eq!(Config::new(1024).run_rows(0).resolved_run_rows()?, 0);
+    /// # Ok::<(), frosh::Error>(())
+    /// ```
+    pub fn run_rows(mut self, rows: u64) -> Self {
+        self.run_rows = Some(rows);
         self
     }
 
@@ -175,7 +199,7 @@ impl Config {
     }
 
     /// Sets the number of sampled rows, which the ITQ and refined rotations and the distance estimator are fitted to:
-    /// 16,384 by default, 0 for no sample. A sample takes 2 d + 12 bytes a row, and is limited to 32 MB.
+    /// 16,384 by default, 0 for no sample. A sample takes 2 d + 28 bytes a row, and is limited to 32 MB.
     pub fn reservoir_rows(mut self, rows: usize) -> Self {
         self.reservoir_rows = rows;
         self
@@ -270,6 +294,33 @@ impl Config {
         })
     }
 
+    /// The rows of a run: the value set by [`run_rows`](Config::run_rows), or the default.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] if the dimension, the sketch rows, the block rows or the run rows are outside their range.
+    pub fn resolved_run_rows(&self) -> Result<u64> {
+        let block = match self.method {
+            Method::Frosh | Method::FroshSparse => self.resolved_block_rows()?,
+            Method::Osh | Method::Lsh => {
+                self.check_sizes()?;
+                self.sketch_rows / 2
+            }
+        };
+        match self.run_rows {
+            Some(rows) if rows > MAX_ROWS => {
+                let why = format!("it must be at most {MAX_ROWS}; 0 makes the stream one run");
+                Err(Error::Setting { name: "run_rows", got: rows, why })
+            }
+            Some(rows) => Ok(rows),
+            // A whole number of blocks, so that no block is cut short.
+            None => {
+                let rows = RUN_VALUES.div_ceil(self.dim).max(RUN_BLOCKS * block);
+                Ok(rows.next_multiple_of(block) as u64)
+            }
+        }
+    }
+
     fn check_sizes(&self) -> Result<()> {
         if self.dim == 0 || self.dim > MAX_DIM {
             return Err(Error::setting("dim", self.dim, format!("it must be from 1 to {MAX_DIM}")));
@@ -310,6 +361,28 @@ mod tests {
             Config::new(960).sketch_rows(128).half_life(half_life).resolved_block_rows().unwrap()
         };
         assert_eq!([1, 1000, 10_000, 40_000, 1 << 62].map(m), [64, 64, 1024, 4096, 4096]);
+    }
+
+    #[test]
+    fn runs_are_whole_blocks_of_about_64_megabytes() {
+        let rows = |dim, l| Config::new(dim).sketch_rows(l).resolved_run_rows().unwrap();
+        assert_eq!(
+            [(960, 64), (960, 128), (960, 256)].map(|(d, l)| rows(d, l)),
+            [18_432, 20_480, 20_480]
+        );
+        assert_eq!([rows(1, 2), rows(25_600, 128)], [1 << 24, 4 * 4096]);
+        for config in
+            [Config::new(100), Config::new(7).sketch_rows(6), Config::new(960).half_life(100)]
+        {
+            for method in [Method::Frosh, Method::Osh, Method::Lsh] {
+                let config = config.clone().method(method);
+                let rows = config.resolved_run_rows().unwrap() as usize;
+                assert!(rows * config.dim >= RUN_VALUES && rows * config.dim < 2 * RUN_VALUES);
+            }
+        }
+        assert_eq!(Config::new(9).run_rows(5).resolved_run_rows().unwrap(), 5);
+        let error = Config::new(9).run_rows(u64::MAX).resolved_run_rows().unwrap_err().to_string();
+        assert!(error.starts_with("run_rows = 18446744073709551615"), "{error}");
     }
 
     #[test]

@@ -142,6 +142,7 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Pool;
     use crate::random::priority;
     use crate::sketch::reservoir::Reservoir;
 
@@ -156,7 +157,9 @@ mod tests {
             let part = |rows: std::ops::Range<u64>| {
                 let mut reservoir = Reservoir::new(1, k);
                 let keys = rows.clone().map(|row| DECAY.key(priority(seed, 3, row), row));
-                reservoir.offer(keys, |i, value| value[0] = (rows.start + i as u64) as f32);
+                reservoir.offer(&Pool::ONE, rows.start, keys, |i, value| {
+                    value[0] = (rows.start + i as u64) as f32;
+                });
                 reservoir
             };
             let mut both = part(0..11);

@@ -59,38 +59,67 @@ impl Sketch {
                 FrequentDirections::new(first.dim, capacity, first.directions.index());
             merged.insert(pool, first, 1.0);
         }
-        if let Some(decay) = &mut merged.decay {
-            let factor = first.factor_at(clock);
-            merged.directions.decay(factor);
-            (decay.clock, decay.weight) = (clock, decay.weight * factor);
-        }
+        merged.age_to(clock);
         for other in others {
-            let factor = other.factor_at(clock);
-            let weight = other.weight() * factor;
-            if merged.rows > 0 && other.rows > 0 {
-                merged.step_between_means(pool, other, weight);
-            }
-            merged.insert(pool, other, factor);
-            let total = match &mut merged.decay {
-                Some(decay) => {
-                    decay.weight += weight;
-                    // Both may have no weight left, or no rows.
-                    decay.weight.max(f64::MIN_POSITIVE)
-                }
-                None => (merged.rows + other.rows).max(1) as f64,
-            };
-            let share = weight / total;
-            for (phi, mu) in merged.mean.iter_mut().zip(&other.mean) {
-                *phi += share * (mu - *phi);
-            }
-            merged.rows += other.rows;
+            merged.add(pool, other, clock);
             merged.left_out = merged.left_out.saturating_add(other.left_out);
-            merged.compressed |= other.compressed;
             merged.workers.extend(&other.workers);
             merged.workers.sort_unstable();
             merged.reservoir.merge(&other.reservoir);
         }
         Ok(merged)
+    }
+
+    /// The sketch of this part of a stream and of the part that follows it, in as little memory as its rows need. Both are
+    /// without samples. `work` lends its work space.
+    pub(super) fn followed_by(
+        mut self,
+        pool: &Pool,
+        next: &Sketch,
+        work: &mut FrequentDirections,
+    ) -> Sketch {
+        let clock = next.clock();
+        self.directions.swap_work_space(work);
+        self.age_to(clock);
+        self.add(pool, next, clock);
+        self.directions.compact(pool);
+        self.directions.swap_work_space(work);
+        self.directions.fit_memory();
+        self
+    }
+
+    /// Reduces the weights to what they are at the clock `at`.
+    pub(super) fn age_to(&mut self, at: u64) {
+        let factor = self.factor_at(at);
+        if let Some(decay) = &mut self.decay {
+            self.directions.decay(factor);
+            (decay.clock, decay.weight) = (at, decay.weight * factor);
+        }
+    }
+
+    /// Adds the rows of another sketch at the clock `at`, which is that of this sketch. Workers, samples and rows left out
+    /// are not added.
+    pub(super) fn add(&mut self, pool: &Pool, other: &Sketch, at: u64) {
+        let factor = other.factor_at(at);
+        let weight = other.weight() * factor;
+        if self.rows > 0 && other.rows > 0 {
+            self.step_between_means(pool, other, weight);
+        }
+        self.insert(pool, other, factor);
+        let total = match &mut self.decay {
+            Some(decay) => {
+                decay.weight += weight;
+                // Both may have no weight left, or no rows.
+                decay.weight.max(f64::MIN_POSITIVE)
+            }
+            None => (self.rows + other.rows).max(1) as f64,
+        };
+        let share = weight / total;
+        for (phi, mu) in self.mean.iter_mut().zip(&other.mean) {
+            *phi += share * (mu - *phi);
+        }
+        self.rows += other.rows;
+        self.compressed |= other.compressed;
     }
 
     /// The order of merging: by worker numbers. Sketches of the same workers are ordered by their content, so that the order

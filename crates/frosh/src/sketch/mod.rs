@@ -11,7 +11,8 @@
 //!
 //! | file | stage | paper |
 //! |---|---|---|
-//! | `sketcher.rs`, `sketcher/intake.rs` | the loop over blocks | Algorithm 1 |
+//! | `run.rs`, `run/intake.rs` | the loop over blocks | Algorithm 1 |
+//! | `sketcher.rs`, `runs.rs` | the stream in runs, which threads learn from in parallel | |
 //! | `centering.rs` | centring by the running mean | Algorithm 1 |
 //! | `compression/` | SRHT (`srht.rs`) or sparse embedding (`sparse_embedding.rs`) of a block; block sizes | Algorithm 2, section 3.3 |
 //! | `frequent_directions/` | the buffer B and its shrink | Algorithm 2 |
@@ -80,10 +81,13 @@ pub(crate) mod decay;
 pub(crate) mod frequent_directions;
 mod merge;
 pub(crate) mod reservoir;
+pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod sketcher;
 
 pub use config::{Config, Method};
 pub use frequent_directions::ShrinkIndex;
+pub use runs::{Finished, RangeRows};
 pub use sketcher::Sketcher;
 
 use crate::linalg;
@@ -106,7 +110,7 @@ pub(crate) const MAX_ROWS: u64 = 1 << 62;
 /// [`Hasher`](crate::Hasher)s, saves, merges with other sketches, and bounds its error
 /// ([`certificate`](Sketch::certificate)).
 ///
-/// Memory: l d floats for B, 12 d bytes for the mean and the origin of the sample, s (2 d + 12) bytes for s sampled
+/// Memory: l d floats for B, 12 d bytes for the mean and the origin of the sample, s (2 d + 28) bytes for s sampled
 /// rows.
 ///
 /// ```

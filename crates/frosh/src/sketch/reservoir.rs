@@ -1,15 +1,15 @@
 //! A uniform sample of the rows of the stream. Not in the paper. It serves everything that needs rows and not only a
 //! Gram matrix: the ITQ and refined rotations, the distance estimator, the captured energy.
 //!
-//! Every row has a key, a hash of (seed, worker, row number). The sample is the rows with the smallest keys. So
-//! it does not depend on batches, and the rows with the smallest keys of two samples are a uniform sample of both
+//! Every row has a key, a hash of (seed, worker, row number). The sample is the rows with the smallest keys; of equal keys,
+//! the one of the earlier row is smaller. So it depends neither on batches nor on the order of offers, and the rows with the smallest keys of two samples are a uniform sample of both
 //! streams together.
 //!
 //! Rows are stored in half precision, relative to the first row of the stream and divided by their largest entry.
 //! So rows with a large offset or scale keep the 11 bits of a half. A merge moves rows to another origin,
 //! which rounds them a second time.
 //!
-//! **Cost.** One hash a row; 2 d + 12 bytes for each sampled row, at most 32 MB. Of n rows, about
+//! **Cost.** One hash a row; 2 d + 28 bytes for each sampled row, at most 32 MB. Of n rows, about
 //! k (1 + ln(n / k)) are copied, for a sample of k rows.
 
 use crate::pool::Pool;
@@ -22,6 +22,8 @@ use std::ops::Range;
 pub(crate) const DEFAULT_ROWS: usize = 16_384;
 /// Sampled rows that are read at a time.
 pub(crate) const PART_ROWS: usize = 128;
+/// Offers that enter the sample with fewer values are converted on one thread.
+const MIN_PARALLEL_VALUES: usize = 1 << 16;
 /// Limit on the bytes of a sample.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
 
@@ -37,11 +39,15 @@ pub(crate) struct Reservoir {
     capacity: usize,
     /// The vector that is subtracted from stored rows: the first row of the stream.
     pub(crate) origin: Vec<f32>,
-    /// (key, slot), with the largest key on top.
-    heap: BinaryHeap<(u64, u32)>,
+    /// With the largest key on top.
+    heap: BinaryHeap<Entry>,
     data: Vec<f16>,
     scales: Vec<f32>,
 }
+
+/// Key, row number and slot of a sampled row. Row numbers order equal keys. They are those of the stream, but for rows from a
+/// file or a merge: these are numbered in their order.
+type Entry = (u64, u64, u32);
 
 impl Reservoir {
     pub(crate) fn new(dim: usize, capacity: usize) -> Self {
@@ -65,12 +71,14 @@ impl Reservoir {
         self.heap.len()
     }
 
-    /// Offers rows by their keys. After all keys were compared, `load` is called only for the rows that enter the
-    /// sample: it writes row `i` of the offer, relative to the origin.
+    /// Offers rows by their keys. `first` is the number of the first row. After all keys were compared, `load` is called only
+    /// for the rows that enter the sample: it writes row `i` of the offer, relative to the origin.
     pub(crate) fn offer(
         &mut self,
+        pool: &Pool,
+        first: u64,
         keys: impl Iterator<Item = u64>,
-        mut load: impl FnMut(usize, &mut [f32]),
+        load: impl Fn(usize, &mut [f32]) + Sync,
     ) {
         if self.capacity == 0 {
             return;
@@ -79,17 +87,12 @@ impl Reservoir {
         let mut accepted: Vec<(u32, usize)> = Vec::new();
         let mut top = self.heap.peek().map_or(0, |top| top.0);
         for (i, key) in keys.enumerate() {
-            if self.len() < self.capacity {
-                let slot = self.len() as u32;
-                self.heap.push((key, slot));
-                accepted.push((slot, i));
-            } else if key < top {
-                if let Some(mut largest) = self.heap.peek_mut() {
-                    largest.0 = key;
-                    accepted.push((largest.1, i));
-                }
-            } else {
+            // Later rows have larger numbers: an equal key does not enter.
+            if self.len() >= self.capacity && key >= top {
                 continue;
+            }
+            if let Some(slot) = self.admit(key, first + i as u64) {
+                accepted.push((slot, i));
             }
             top = self.heap.peek().map_or(0, |top| top.0);
         }
@@ -97,32 +100,90 @@ impl Reservoir {
             return;
         }
         accepted.sort_by_key(|(slot, _)| *slot);
-        let slots = self.len();
-        self.data.reserve_exact(self.capacity * self.dim - self.data.len());
-        self.data.resize(slots * self.dim, f16::ZERO);
-        self.scales.resize(slots, 0.0);
-        let mut row = vec![0f32; self.dim];
-        for same in accepted.chunk_by(|a, b| a.0 == b.0) {
-            if let Some((slot, i)) = same.last() {
-                load(*i, &mut row);
-                self.store(*slot as usize, &mut row);
-            }
+        let last = accepted.chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last().copied());
+        let last: Vec<(u32, usize)> = last.collect();
+        // Rows are converted in parallel: slot after slot, each slot once.
+        let dim = self.dim;
+        let mut rest = (&mut self.data[..], &mut self.scales[..]);
+        let mut next = 0;
+        let mut jobs = Vec::with_capacity(last.len());
+        for (slot, i) in last {
+            let skip = slot as usize - next;
+            let (_, data) = rest.0.split_at_mut(skip * dim);
+            let (_, scales) = rest.1.split_at_mut(skip);
+            let (row, data) = data.split_at_mut(dim);
+            let (scale, scales) = scales.split_at_mut(1);
+            jobs.push((i, row, scale));
+            (rest, next) = ((data, scales), slot as usize + 1);
         }
+        let pool = if jobs.len() * dim < MIN_PARALLEL_VALUES { &Pool::ONE } else { pool };
+        let share = jobs.len().div_ceil(4 * pool.threads()).max(1);
+        pool.each(jobs.chunks_mut(share).collect(), |jobs| {
+            let mut row = vec![0f32; dim];
+            for (i, to, scale) in jobs {
+                load(*i, &mut row);
+                scale[0] = halves(&mut row, to);
+            }
+        });
     }
 
-    /// Stores a row in a slot. Overwrites `row`.
-    fn store(&mut self, slot: usize, row: &mut [f32]) {
-        let scale = f32::from_bits(crate::arch::magnitude_bits(row));
-        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-        // If the inverse overflows, the row is stored as zeros.
-        let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
-        row.iter_mut().for_each(|x| *x *= inverse);
-        self.scales[slot] = scale;
-        self.data[slot * self.dim..][..self.dim].convert_from_f32_slice(row);
+    /// Offers one row that is in half precision already. Returns the key that the next row must be below, if the sample
+    /// is full.
+    pub(crate) fn offer_one(
+        &mut self,
+        key: u64,
+        number: u64,
+        row: &[f16],
+        scale: f32,
+    ) -> Option<u64> {
+        if let Some(slot) = self.admit(key, number) {
+            let slot = slot as usize;
+            self.data[slot * self.dim..][..self.dim].copy_from_slice(row);
+            self.scales[slot] = scale;
+        }
+        self.limit()
     }
 
-    /// (key, slot) in ascending order of keys.
-    fn sorted(&self) -> Vec<(u64, u32)> {
+    /// The largest key, if the sample is full.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.heap.peek().filter(|_| self.len() >= self.capacity).map(|top| top.0)
+    }
+
+    /// The slot for a row with this key, if it enters the sample.
+    fn admit(&mut self, key: u64, number: u64) -> Option<u32> {
+        if self.len() < self.capacity {
+            let slot = self.len() as u32;
+            self.heap.push((key, number, slot));
+            let slots = self.len();
+            self.data.reserve_exact(self.capacity * self.dim - self.data.len());
+            self.data.resize(slots * self.dim, f16::ZERO);
+            self.scales.resize(slots, 0.0);
+            return Some(slot);
+        }
+        let mut largest = self.heap.peek_mut()?;
+        if (key, number) >= (largest.0, largest.1) {
+            return None;
+        }
+        (largest.0, largest.1) = (key, number);
+        Some(largest.2)
+    }
+
+    /// The sampled rows among those before row `number`: the smallest keys of them, but perhaps fewer than the sample holds.
+    pub(crate) fn before(&self, number: u64) -> Self {
+        let mut entries = self.sorted();
+        entries.retain(|entry| entry.1 < number);
+        let mut part = Self::new(self.dim, self.capacity);
+        part.origin.clone_from(&self.origin);
+        for (key, number, slot) in entries {
+            let slot = slot as usize;
+            let row = &self.data[slot * self.dim..][..self.dim];
+            part.offer_one(key, number, row, self.scales[slot]);
+        }
+        part
+    }
+
+    /// The entries in ascending order of keys.
+    fn sorted(&self) -> Vec<Entry> {
         let mut all = self.heap.clone().into_vec();
         all.sort_unstable();
         all
@@ -181,8 +242,8 @@ impl Reservoir {
         centre.iter().zip(&self.origin).map(|(c, o)| (c - f64::from(*o)) as f32).collect()
     }
 
-    fn read_all<'a>(&self, slots: &[(u64, u32)], shift: &[f32], rows: &'a mut [f32]) -> &'a [f32] {
-        for ((_, slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
+    fn read_all<'a>(&self, slots: &[Entry], shift: &[f32], rows: &'a mut [f32]) -> &'a [f32] {
+        for ((.., slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
             self.read(*slot, shift, row);
         }
         &rows[..slots.len() * self.dim]
@@ -201,7 +262,8 @@ impl Reservoir {
         let shift: Vec<f32> = self.origin.iter().zip(&other.origin).map(|(a, b)| a - b).collect();
         let theirs = other.sorted();
         let keys = theirs.iter().map(|entry| entry.0);
-        self.offer(keys, |i, row| other.read(theirs[i].1, &shift, row));
+        let next = self.len() as u64;
+        self.offer(&Pool::ONE, next, keys, |i, row| other.read(theirs[i].2, &shift, row));
     }
 
     /// Moves rows to consecutive slots after rows were removed.
@@ -209,18 +271,18 @@ impl Reservoir {
         let (keys, data, scales) = self.parts();
         self.data = data;
         self.scales = scales;
-        self.heap = keys.into_iter().zip(0..).collect();
+        self.heap = entries(keys);
     }
 
     /// Keys, rows and scales in the order of keys, as a file stores them.
     pub(crate) fn parts(&self) -> (Vec<u64>, Vec<f16>, Vec<f32>) {
         let sorted = self.sorted();
         let mut data = Vec::with_capacity(sorted.len() * self.dim);
-        for (_, slot) in &sorted {
+        for (.., slot) in &sorted {
             data.extend_from_slice(&self.data[*slot as usize * self.dim..][..self.dim]);
         }
-        let scales = sorted.iter().map(|(_, slot)| self.scales[*slot as usize]).collect();
-        (sorted.into_iter().map(|(key, _)| key).collect(), data, scales)
+        let scales = sorted.iter().map(|(.., slot)| self.scales[*slot as usize]).collect();
+        (sorted.into_iter().map(|(key, ..)| key).collect(), data, scales)
     }
 
     /// A sample from the parts of a file.
@@ -231,14 +293,36 @@ impl Reservoir {
         data: Vec<f16>,
         scales: Vec<f32>,
     ) -> Self {
-        let heap = keys.into_iter().zip(0..).collect();
+        let heap = entries(keys);
         Self { dim: origin.len(), capacity, origin, heap, data, scales }
     }
 
     /// Heap bytes in use.
     pub(crate) fn bytes(&self) -> usize {
-        self.data.capacity() * 2 + self.scales.capacity() * 4 + self.heap.capacity() * 16
+        self.data.capacity() * 2
+            + self.scales.capacity() * 4
+            + self.heap.capacity() * size_of::<Entry>()
     }
+}
+
+/// The entries of rows with these keys, which are in ascending order and in consecutive slots.
+fn entries(keys: Vec<u64>) -> BinaryHeap<Entry> {
+    keys.into_iter()
+        .zip(0u64..)
+        .zip(0u32..)
+        .map(|((key, number), slot)| (key, number, slot))
+        .collect()
+}
+
+/// Writes a row in half precision, divided by its largest entry, and returns that entry. Overwrites `row`.
+pub(crate) fn halves(row: &mut [f32], out: &mut [f16]) -> f32 {
+    let scale = f32::from_bits(crate::arch::magnitude_bits(row));
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    // If the inverse overflows, the row is stored as zeros.
+    let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
+    row.iter_mut().for_each(|x| *x *= inverse);
+    out.convert_from_f32_slice(row);
+    scale
 }
 
 #[cfg(test)]
@@ -257,7 +341,7 @@ mod tests {
         let (from, cut) = (rows.start, rows.start + (rows.end - rows.start) / 3);
         for part in [from..cut, cut..rows.end] {
             let first = part.start;
-            r.offer(part.map(|i| priority(7, worker, i)), |i, row| {
+            r.offer(&Pool::ONE, first, part.map(|i| priority(7, worker, i)), |i, row| {
                 row.copy_from_slice(&[(first + i as u64) as f32 - 1e6, worker as f32 * 2.0]);
             });
         }
@@ -316,7 +400,7 @@ mod tests {
         for scale in [1e-30f32, 1.0, 1e14] {
             let mut r = Reservoir::new(3, 1);
             r.origin = vec![1e6; 3];
-            r.offer([1].into_iter(), |_, row| {
+            r.offer(&Pool::ONE, 0, [1].into_iter(), |_, row| {
                 row.copy_from_slice(&[scale, -0.3 * scale, 0.0]);
             });
             let got = rows(&r, &[1e6, 1e6, 1e6]);

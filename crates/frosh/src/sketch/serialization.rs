@@ -1,12 +1,13 @@
 //! File contents of a [`Sketcher`] and a [`Sketch`]. `docs/file-format.md` describes them.
 
 use crate::error::Result;
-use crate::sketch::Sketch;
 use crate::sketch::config::{Config, MAX_SKETCH_ROWS, Method};
 use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::{FrequentDirections, ShrinkIndex};
 use crate::sketch::reservoir::{self, Reservoir};
+use crate::sketch::run::Run;
 use crate::sketch::sketcher::Sketcher;
+use crate::sketch::{MAX_ROWS, Sketch};
 use crate::storage::container::{Reader, Saved, Writer, contradiction, saved};
 use crate::storage::formats::{read_dim, read_rows};
 
@@ -116,11 +117,15 @@ impl Saved for Sketch {
     }
 }
 
+/// The version of states with complete runs. A program that does not know runs would take them for damaged.
+const RUNS_VERSION: u32 = 3;
+
 impl Saved for Sketcher {
     const FORMAT: &'static str = "frosh-sketcher";
 
     fn write<'a>(&'a self, file: &mut Writer<'a>) {
-        let (config, dim) = (&self.config, self.config.dim);
+        let Self { run, parts, reservoir, note } = self;
+        let (config, dim) = (&run.config, run.config.dim);
         file.fact("dim", dim);
         file.fact("method", config.method);
         file.fact("metric", config.metric);
@@ -132,18 +137,22 @@ impl Saved for Sketcher {
         file.fact("config_sketch_rows", config.sketch_rows);
         file.fact("config_reservoir_rows", config.reservoir_rows);
         file.fact("block_rows", config.block_rows.unwrap_or(0));
-        file.fact("rows", self.rows);
-        Decay::write(self.centering.decay, file);
-        if !self.note.is_empty() {
-            file.fact("note", &self.note);
+        if self.run_rows() > 0 {
+            file.fact("run_rows", self.run_rows());
         }
-        file.fact("rows_before_block", self.centering.before);
-        file.fact("rows_in_block", self.centering.rows);
-        file.f64s("mean", &[dim], &self.centering.mean);
-        file.f64s("sum", &[dim], &self.centering.sum);
-        file.f32s("reference", &[dim], &self.centering.reference);
-        file.f32s("waiting", &[self.pending, dim], &self.buffer[..self.pending * dim]);
-        if let Some(block) = &self.block {
+        file.fact("rows", self.rows());
+        let decay = run.centering.decay;
+        Decay::write(decay.map(|decay| Decay { clock: config.clock, ..decay }), file);
+        if !note.is_empty() {
+            file.fact("note", note);
+        }
+        file.fact("rows_before_block", run.centering.before);
+        file.fact("rows_in_block", run.centering.rows);
+        file.f64s("mean", &[dim], &run.centering.mean);
+        file.f64s("sum", &[dim], &run.centering.sum);
+        file.f32s("reference", &[dim], &run.centering.reference);
+        file.f32s("waiting", &[run.pending, dim], &run.buffer[..run.pending * dim]);
+        if let Some(block) = &run.block {
             file.fact("trial", block.trial);
             if block.grows {
                 file.fact("growing_blocks", true);
@@ -153,8 +162,15 @@ impl Saved for Sketcher {
             file.f32s("accumulator", &[acc.len() / dim, dim], acc);
             file.i64s("tally", &block.tally);
         }
-        write_directions(file, dim, &self.directions);
-        write_reservoir(file, dim, &self.reservoir);
+        write_directions(file, dim, &run.directions);
+        write_reservoir(file, dim, reservoir);
+        if run.number > 0 {
+            file.require_version(RUNS_VERSION);
+            let parts: Vec<Vec<u8>> = parts.iter().map(Sketch::to_bytes).collect();
+            let lengths: Vec<u64> = parts.iter().map(|part| part.len() as u64).collect();
+            file.u64s("part_bytes", &lengths);
+            file.owned_bytes("parts", parts.concat());
+        }
     }
 
     fn read(file: &Reader<'_>) -> Result<Self> {
@@ -166,7 +182,9 @@ impl Saved for Sketcher {
             .worker(file.fact("worker")?)
             .sketch_rows(file.fact("config_sketch_rows")?)
             .reservoir_rows(file.fact("config_reservoir_rows")?)
-            .saved_block_rows(file.fact("block_rows")?);
+            .saved_block_rows(file.fact("block_rows")?)
+            // States of releases before there were runs go on as one run.
+            .run_rows(file.optional("run_rows").map_or(Ok(0), |_| file.fact("run_rows"))?);
         if file.optional("worker_from_rows").is_some() {
             config = config.worker_from_rows();
         }
@@ -178,54 +196,114 @@ impl Saved for Sketcher {
         config = config.shrink_index(directions.index());
         let mut sketcher = Sketcher::new(config)?;
         let reservoir = read_reservoir(file, dim)?;
-        if directions.capacity() != sketcher.directions.capacity()
+        if directions.capacity() != sketcher.run.directions.capacity()
             || reservoir.capacity() != sketcher.reservoir.capacity()
         {
             return Err(contradiction("sizes of sketch or reservoir do not fit the settings"));
         }
-        sketcher.directions = directions;
         sketcher.reservoir = reservoir;
-        sketcher.rows = read_rows(file)?;
         sketcher.note = file.optional("note").unwrap_or_default().to_owned();
-        sketcher.centering.decay = decay;
-        sketcher.centering.before = file.fact("rows_before_block")?;
-        sketcher.centering.rows = file.fact("rows_in_block")?;
-        sketcher.centering.mean = file.f64s("mean", &[Some(dim)])?;
-        sketcher.centering.sum = file.f64s("sum", &[Some(dim)])?;
-        sketcher.centering.reference = file.f32s("reference", &[Some(dim)])?;
-        sketcher.buffer = file.f32s("waiting", &[None, Some(dim)])?;
-        sketcher.pending = sketcher.buffer.len() / dim;
-        let room = sketcher.pending_capacity();
-        let mut absorbed = 0;
-        if let Some(block) = &mut sketcher.block {
-            block.trial = file.fact("trial")?;
-            block.done = file.fact("sub_blocks")?;
-            // Absent in states with a fixed block size, and in states of releases before blocks grew.
-            block.grows = file.optional("growing_blocks").is_some();
-            block.begin(sketcher.centering.before);
-            let rows = if block.done > 0 { block.q } else { 0 };
-            block.acc = file.f32s("accumulator", &[Some(rows), Some(dim)])?;
-            block.tally = file.i64s("tally", block.q)?;
-            if block.done >= (block.m / block.p).max(1)
-                || (block.uncompressed && block.done > 0)
-                || block.trial > u64::MAX >> 32
-            {
-                return Err(contradiction("more sub-blocks than a block has"));
-            }
-            absorbed = (block.done * block.p) as u64;
-            let most = block.m as i64;
-            if block.tally.iter().any(|t| !(-most..=most).contains(t)) {
-                return Err(contradiction("the tally is larger than the block"));
-            }
-        }
-        let counted = [sketcher.centering.before, absorbed, sketcher.pending as u64];
-        let total = counted.iter().try_fold(0u64, |sum, n| sum.checked_add(*n));
-        if sketcher.pending > room
-            || sketcher.centering.rows != absorbed
-            || total != Some(sketcher.rows)
-        {
-            return Err(contradiction("the counts of rows do not add up"));
-        }
+        let rows = read_rows(file)?;
+        sketcher.run.restart(rows / sketcher.run.length());
+        sketcher.parts = read_parts(file, &sketcher)?;
+        read_run(file, rows, directions, decay, &mut sketcher.run)?;
         Ok(sketcher)
     }
+}
+
+/// The sketches of the complete runs of this learner.
+fn read_parts(file: &Reader<'_>, sketcher: &Sketcher) -> Result<Vec<Sketch>> {
+    let (run, config) = (&sketcher.run, &sketcher.run.config);
+    if run.number == 0 {
+        return Ok(Vec::new());
+    }
+    let lengths = file.u64s("part_bytes")?;
+    let bytes = file.u8s("parts", &[None])?;
+    let mut rest = &bytes[..];
+    let mut parts = Vec::new();
+    let levels = (0..u64::BITS).rev().filter(|level| run.number >> level & 1 == 1);
+    let mut end = 0;
+    for (level, length) in levels.zip(&lengths) {
+        let length = usize::try_from(*length).ok().filter(|length| *length <= rest.len());
+        let Some(length) = length else {
+            return Err(contradiction("a sketch of complete runs is cut short"));
+        };
+        let (part, later) = rest.split_at(length);
+        rest = later;
+        let part = Sketch::from_bytes(part)?;
+        end += run.length() << level;
+        let clock = config.half_life.map(|_| config.clock.saturating_add(end));
+        let fits = part.dim == config.dim
+            && part.method == config.method
+            && part.metric == config.metric
+            && part.directions.capacity() == run.directions.capacity()
+            && part.directions.index() == run.directions.index()
+            && part.rows == run.length() << level
+            && part.half_life() == config.half_life
+            && part.decay.map(|decay| decay.clock) == clock
+            && part.reservoir.capacity() == 0;
+        if !fits {
+            return Err(contradiction("a sketch of complete runs does not fit the settings"));
+        }
+        parts.push(part);
+    }
+    if !rest.is_empty()
+        || parts.len() != lengths.len()
+        || run.number.count_ones() as usize != parts.len()
+    {
+        return Err(contradiction("the number of sketches does not fit that of complete runs"));
+    }
+    Ok(parts)
+}
+
+/// Reads the run in progress. `rows` are those of the whole stream.
+fn read_run(
+    file: &Reader<'_>,
+    rows: u64,
+    directions: FrequentDirections,
+    decay: Option<Decay>,
+    run: &mut Run,
+) -> Result<()> {
+    let dim = run.config.dim;
+    run.directions = directions;
+    run.rows = rows - run.start();
+    if let (Some(to), Some(decay)) = (&mut run.centering.decay, decay) {
+        to.weight = decay.weight;
+    }
+    run.centering.before = file.fact("rows_before_block")?;
+    run.centering.rows = file.fact("rows_in_block")?;
+    run.centering.mean = file.f64s("mean", &[Some(dim)])?;
+    run.centering.sum = file.f64s("sum", &[Some(dim)])?;
+    run.centering.reference = file.f32s("reference", &[Some(dim)])?;
+    run.buffer = file.f32s("waiting", &[None, Some(dim)])?;
+    run.pending = run.buffer.len() / dim;
+    let room = run.pending_capacity();
+    let mut absorbed = 0;
+    if let Some(block) = &mut run.block {
+        block.trial = file.fact("trial")?;
+        block.done = file.fact("sub_blocks")?;
+        // Absent in states with a fixed block size, and in states of releases before blocks grew.
+        block.grows = file.optional("growing_blocks").is_some();
+        block.begin(run.centering.before.min(MAX_ROWS));
+        let rows = if block.done > 0 { block.q } else { 0 };
+        block.acc = file.f32s("accumulator", &[Some(rows), Some(dim)])?;
+        block.tally = file.i64s("tally", block.q)?;
+        if block.done >= (block.m / block.p).max(1)
+            || (block.uncompressed && block.done > 0)
+            || block.trial > u64::MAX >> 32
+        {
+            return Err(contradiction("more sub-blocks than a block has"));
+        }
+        absorbed = (block.done * block.p) as u64;
+        let most = block.m as i64;
+        if block.tally.iter().any(|t| !(-most..=most).contains(t)) {
+            return Err(contradiction("the tally is larger than the block"));
+        }
+    }
+    let counted = [run.centering.before, absorbed, run.pending as u64];
+    let total = counted.iter().try_fold(0u64, |sum, n| sum.checked_add(*n));
+    if run.pending > room || run.centering.rows != absorbed || total != Some(run.rows) {
+        return Err(contradiction("the counts of rows do not add up"));
+    }
+    Ok(())
 }

@@ -1,38 +1,20 @@
 //! The learner: takes batches of rows of any size and keeps a sketch of their centred scatter.
 //!
-//! **Algorithm 1** is centring, compression and frequent directions for every block of m rows. FROSH and
-//! OSH are the same pipeline with and without compression. LSH keeps only the mean.
+//! It cuts the stream into [runs](crate::sketch::runs). The [`Run`] in progress learns from the rows; the sketches of
+//! complete runs are merged as soon as a pair of equal size is there. The sample of rows is one for the whole stream.
 //!
-//! **Where we differ.** Blocks start at fixed row numbers, not at the ends of batches, so the cut into batches
-//! does not change the result. Unless the caller sets the block size, the first blocks are small and grow with the
-//! row number ([`compression`](crate::sketch::compression)). Work is delayed as long as possible: a sub-block is compressed
-//! when the first row after it arrives, and a full buffer shrinks when the next block starts. So the state is a function
-//! of the rows alone, and a sketch taken at any row has lost as little as possible. Such a sketch includes the
-//! rows of an unfinished block: unchanged if none of the block was compressed yet, else as a block padded with zeros.
-//!
-//! **Cost.** O(n d log l + n d l^2 / m) time. Memory: 2 l d floats, the work space of the shrink and the reservoir,
-//! for any n. With several threads, the shrink of one block runs in parallel with the compression of the next.
-
-mod intake;
+//! **Cost.** O(n d log l + n d l^2 / m) time. Memory: 2 l d floats for the run in progress, the work space of the shrink,
+//! at most 3/4 l d floats for each power of two in the number of complete runs, and the reservoir.
 
 use crate::error::{Error, Result};
-use crate::pool::Pool;
 use crate::random::priority;
-use crate::rows::{self, Element, Metric, Rows};
+use crate::rows::{self, Element, Rows};
 use crate::sketch::Sketch;
-use crate::sketch::centering::Centering;
-use crate::sketch::compression::{Block, Kind};
-use crate::sketch::config::{Config, Method};
+use crate::sketch::config::Config;
 use crate::sketch::decay::Decay;
-use crate::sketch::frequent_directions::FrequentDirections;
 use crate::sketch::reservoir::{self, Reservoir};
+use crate::sketch::run::Run;
 use xxhash_rust::xxh3::Xxh3;
-
-/// Limits of an LSH block, in rows and in values. Rows are read twice, the second time from cache.
-const LSH_BLOCK_ROWS: usize = 64;
-const LSH_BLOCK_VALUES: usize = 1 << 16;
-/// Batches with fewer values are converted on one thread, which is faster than waking others.
-const MIN_PARALLEL_VALUES: usize = 1 << 16;
 
 /// Learns from a stream of rows.
 ///
@@ -40,7 +22,11 @@ const MIN_PARALLEL_VALUES: usize = 1 << 16;
 /// stream. The cut into batches and the number of threads do not change the result.
 ///
 /// Time for n rows: O(n d log l + n d l^2 / m) for FROSH, O(n d l) for OSH. Memory: at most 3 l d floats and
-/// s (2 d + 12) bytes for s sampled rows; l d / 2 floats more on several threads.
+/// s (2 d + 28) bytes for s sampled rows; l d / 2 floats more on several threads; 3/4 l d floats more for each doubling of a
+/// stream beyond one [run](Config::run_rows).
+///
+/// Several threads learn from different runs at the same time if a batch has two runs or more, or if each thread reads its
+/// rows itself ([`learn_ranges`](Sketcher::learn_ranges)).
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};
@@ -71,78 +57,56 @@ const MIN_PARALLEL_VALUES: usize = 1 << 16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Sketcher {
-    pub(crate) config: Config,
-    pub(crate) pool: Pool,
-    pub(crate) centering: Centering,
-    /// The compression stage; none for OSH and LSH.
-    pub(crate) block: Option<Block>,
-    pub(crate) directions: FrequentDirections,
-    /// Rows that are not used yet, minus the reference of the centring; the first `pending` rows are valid.
-    pub(crate) buffer: Vec<f32>,
-    pub(crate) pending: usize,
+    /// The run in progress.
+    pub(crate) run: Run,
+    /// Sketches of the complete runs, without samples: one for each power of two in their number, the oldest and largest
+    /// first.
+    pub(crate) parts: Vec<Sketch>,
     pub(crate) reservoir: Reservoir,
-    pub(crate) rows: u64,
     pub(crate) note: String,
 }
 
 impl Sketcher {
-    /// A learner without rows. It keeps the [current pool](Pool::current).
+    /// A learner without rows. It keeps the [current pool](crate::Pool::current).
     ///
     /// # Errors
     ///
     /// [`Error::Setting`] if a setting is outside its range.
     pub fn new(config: Config) -> Result<Self> {
-        let m = config.resolved_block_rows()?;
-        let pool = Pool::current();
-        let (dim, l) = (config.dim, config.sketch_rows);
-        let kind = match config.method {
-            Method::Frosh => Some(Kind::Srht),
-            Method::FroshSparse => Some(Kind::Sparse),
-            Method::Osh | Method::Lsh => None,
-        };
-        let block = kind.map(|kind| {
-            let block = Block::new(kind, dim, l / 2, m, config.seed, config.worker);
-            if config.block_rows.is_none() { block.growing() } else { block }
-        });
-        let capacity = if config.method == Method::Lsh { 2 } else { l };
-        let decay = config.half_life.map(|rows| Decay::new(rows, config.clock));
-        Ok(Self {
-            centering: Centering::new(dim, decay),
-            block,
-            directions: FrequentDirections::new(dim, capacity, config.shrink_index),
-            buffer: Vec::new(),
-            pending: 0,
-            reservoir: Reservoir::new(dim, reservoir::capped(config.reservoir_rows, dim)),
-            rows: 0,
-            note: String::new(),
-            config: Config { block_rows: Some(m), ..config },
-            pool,
-        })
+        let run = Run::new(config)?;
+        let (rows, dim) = (run.config.reservoir_rows, run.config.dim);
+        let reservoir = Reservoir::new(dim, reservoir::capped(rows, dim));
+        Ok(Self { run, parts: Vec::new(), reservoir, note: String::new() })
     }
 
     /// Number of rows learned from so far.
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.run.start() + self.run.rows
     }
 
     /// Values per row.
     pub fn dim(&self) -> usize {
-        self.config.dim
+        self.run.config.dim
     }
 
     /// Rows l of the sketch.
     pub fn sketch_rows(&self) -> usize {
-        self.config.sketch_rows
+        self.run.config.sketch_rows
     }
 
     /// Rows m of the largest compressed block; the first blocks may be smaller.
     pub fn block_rows(&self) -> usize {
-        self.config.block_rows.unwrap_or(0)
+        self.run.config.block_rows.unwrap_or(0)
+    }
+
+    /// Rows of a [run](Config::run_rows); 0 if the whole stream is one run.
+    pub fn run_rows(&self) -> u64 {
+        self.run.config.run_rows.unwrap_or(0)
     }
 
     /// The half-life in rows, if there is one.
     pub fn half_life(&self) -> Option<u64> {
-        self.config.half_life
+        self.run.config.half_life
     }
 
     /// A text of the caller that is saved with the state, for example the position in the input.
@@ -157,9 +121,8 @@ impl Sketcher {
 
     /// Heap bytes in use.
     pub fn bytes(&self) -> usize {
-        let block = self.block.as_ref().map_or(0, |b| b.acc.len() * 4 + b.tally.len() * 8);
-        let dim = self.config.dim;
-        self.buffer.len() * 4 + block + self.directions.bytes() + self.reservoir.bytes() + dim * 24
+        let parts: usize = self.parts.iter().map(Sketch::bytes).sum();
+        self.run.bytes() + parts + self.reservoir.bytes() + self.run.config.dim * 4
     }
 
     /// Learns from a batch of any size.
@@ -179,58 +142,41 @@ impl Sketcher {
     /// # Ok::<(), frosh::Error>(())
     /// ```
     pub fn push<T: Element>(&mut self, batch: Rows<'_, T>) -> Result<()> {
-        let dim = self.config.dim;
+        let dim = self.run.config.dim;
         if batch.dim() != dim {
             return Err(Error::Dimension { expected: dim, got: batch.dim() });
         }
         if batch.is_empty() {
             return Ok(());
         }
-        if self.rows == 0 {
+        if self.rows() == 0 {
             self.start(batch.row(0))?;
         }
-        self.buffer.resize(self.pending_capacity() * dim, 0.0);
-        let first = self.rows;
-        let small = batch.as_slice().len() < MIN_PARALLEL_VALUES;
-        let result = if small && self.pending + batch.len() <= self.limit() {
-            // The rows are only copied to the buffer, which is too little work to wake a thread.
-            self.take(&batch)
-        } else {
-            // Everything runs inside the pool, so that no step has to wake it.
-            let pool = self.pool.clone();
-            pool.enter(|| self.take(&batch))
-        };
+        let first = self.rows();
+        let result = self.take(&batch);
         self.sample(first, &batch);
         result
     }
 
-    /// Absorbs the rows of a batch, up to the first bad one.
+    /// Learns from the rows of a batch, up to the first bad one.
     fn take<T: Element>(&mut self, batch: &Rows<'_, T>) -> Result<()> {
         let mut at = 0;
         while at < batch.len() {
-            let rest = batch.slice(at..batch.len());
-            let direct = T::as_f32(rest.as_slice()).is_some() && self.config.metric == Metric::L2;
-            if direct && self.pending > 0 && self.pending == self.limit() {
-                // Rows of an earlier batch fill the buffer. Once they are used, the rest needs no copy. They are used
-                // only if an accepted row follows them.
-                rows::check(&rest.slice(0..1)).map_err(|e| e.shift_row(at))?;
-                self.use_pending();
-                continue;
-            }
-            let taken = match T::as_f32(rest.as_slice()) {
-                Some(values) if self.pending == 0 && self.config.metric == Metric::L2 => {
-                    match self.take_blocks(values) {
-                        0 => self.take_directly(values),
-                        taken => Ok(taken),
-                    }
+            let left = (batch.len() - at) as u64;
+            let runs = if self.run.rows == 0 { left / self.run.length() } else { 0 };
+            let rows = if runs >= 2 && self.run.pool.threads() >= 2 {
+                let rows = (runs * self.run.length()) as usize;
+                self.take_runs(&batch.slice(at..at + rows)).map_err(|e| e.shift_row(at))?;
+                rows
+            } else {
+                let rows = left.min(self.run.room()) as usize;
+                self.run.push(&batch.slice(at..at + rows)).map_err(|e| e.shift_row(at))?;
+                if self.run.room() == 0 {
+                    self.close_run();
                 }
-                _ => Ok(0),
+                rows
             };
-            let taken = match taken {
-                Ok(0) => self.take_pending(&rest),
-                other => other,
-            };
-            at += taken.map_err(|e| e.shift_row(at))?;
+            at += rows;
         }
         Ok(())
     }
@@ -254,84 +200,81 @@ impl Sketcher {
     }
 
     /// Ends the stream and returns the sketch of all rows.
-    pub fn finish(mut self) -> Sketch {
-        self.flush();
-        Sketch {
-            dim: self.config.dim,
-            method: self.config.method,
-            metric: self.config.metric,
-            seed: self.config.seed,
-            workers: vec![self.config.worker],
-            block_rows: self.config.block_rows.unwrap_or(0),
-            rows: self.rows,
-            left_out: 0,
-            compressed: self.block.is_some_and(|block| block.trial > 0),
-            decay: self
-                .centering
-                .decay
-                .map(|decay| Decay { clock: decay.clock.saturating_add(self.rows), ..decay }),
-            mean: self.centering.mean,
-            directions: self.directions,
-            reservoir: self.reservoir,
+    pub fn finish(self) -> Sketch {
+        let (pool, worker) = (self.run.pool.clone(), self.run.config.worker);
+        let mut sketch = self.run.finish();
+        // From the newest to the oldest. Nothing more will be appended, so nothing is shrunk that need not be.
+        for mut older in self.parts.into_iter().rev() {
+            if sketch.rows > 0 {
+                let clock = sketch.clock();
+                older.age_to(clock);
+                older.add(&pool, &sketch, clock);
+            }
+            sketch = older;
         }
+        Sketch { workers: vec![worker], reservoir: self.reservoir, ..sketch }
     }
 
-    /// Makes the first row of the stream the reference of the centring and the origin of the reservoir, and takes the worker
-    /// number from it if that was asked for.
-    fn start<T: Element>(&mut self, row: &[T]) -> Result<()> {
-        let zero = vec![0.0; self.config.dim];
+    /// Makes the first row of the stream the origin of the reservoir, and takes the worker number from it if that was asked
+    /// for.
+    pub(super) fn start<T: Element>(&mut self, row: &[T]) -> Result<()> {
+        let zero = vec![0.0; self.run.config.dim];
         let mut first = zero.clone();
-        rows::load(row, 0, self.config.metric, &zero, &mut first)?;
-        self.reservoir.origin.copy_from_slice(&first);
-        self.centering.reference = first;
-        if std::mem::take(&mut self.config.worker_from_rows) {
-            self.config.worker = worker_of(row);
-            if let Some(block) = &mut self.block {
-                block.worker = self.config.worker;
-            }
+        rows::load(row, 0, self.run.config.metric, &zero, &mut first)?;
+        self.reservoir.origin = first;
+        if self.run.config.worker_from_rows {
+            self.run.set_worker(worker_of(row));
         }
         Ok(())
     }
 
-    /// Capacity of the buffer of pending rows.
-    pub(crate) fn pending_capacity(&self) -> usize {
-        match (&self.block, self.config.method) {
-            (Some(block), _) => block.p.max(block.q),
-            (None, Method::Lsh) => (LSH_BLOCK_VALUES / self.config.dim).clamp(4, LSH_BLOCK_ROWS),
-            (None, _) => self.config.sketch_rows / 2,
+    /// Adds the sketch of the run, which is complete, to those of the runs before, and begins the next run.
+    fn close_run(&mut self) {
+        let mut sketch = self.run.close();
+        let pool = self.run.pool.clone();
+        // As in counting by ones in binary: each trailing one is a sketch of as many runs as this one has by then.
+        for _ in 0..self.run.number.trailing_ones() {
+            let Some(older) = self.parts.pop() else { break };
+            let work = &mut self.run.directions;
+            sketch = pool.enter(|| older.followed_by(&pool, &sketch, work));
         }
-    }
-
-    /// The compression stage, if the current block is compressed.
-    fn compression(&self) -> Option<&Block> {
-        self.block.as_ref().filter(|block| !block.uncompressed)
-    }
-
-    /// Number of rows that may be pending before the first of them must be used.
-    fn limit(&self) -> usize {
-        match &self.block {
-            Some(block) if block.uncompressed => block.q,
-            Some(block) if block.done > 0 => block.p,
-            // A block that ends with at most q rows is not compressed, so its first q rows must stay pending.
-            _ => self.pending_capacity(),
-        }
+        self.parts.push(sketch);
+        self.run.restart(self.run.number + 1);
     }
 
     /// Offers the absorbed rows of the batch to the reservoir. `first` is the number of the batch's first row in the
     /// stream.
     fn sample<T: Element>(&mut self, first: u64, batch: &Rows<'_, T>) {
-        let (seed, worker, metric) = (self.config.seed, self.config.worker, self.config.metric);
+        let (keys, metric) = (Keys::of(&self.run.config), self.run.config.metric);
+        let numbers = first..self.rows();
         let origin = std::mem::take(&mut self.reservoir.origin);
-        let decay = self.centering.decay;
-        let keys = (first..self.rows).map(|number| {
-            let hash = priority(seed, worker, number);
-            decay.map_or(hash, |decay| decay.key(hash, number))
-        });
-        self.reservoir.offer(keys, |i, row| {
+        let keys = numbers.map(|number| keys.of_row(number));
+        self.reservoir.offer(&self.run.pool, first, keys, |i, row| {
             // Cannot fail: every offered row was checked before.
             let _ = rows::load(batch.row(i), i, metric, &origin, row);
         });
         self.reservoir.origin = origin;
+    }
+}
+
+/// The keys by which rows are sampled.
+#[derive(Clone, Copy)]
+pub(super) struct Keys {
+    seed: u64,
+    worker: u64,
+    decay: Option<Decay>,
+}
+
+impl Keys {
+    pub(super) fn of(config: &Config) -> Self {
+        let decay = config.half_life.map(|rows| Decay::new(rows, config.clock));
+        Self { seed: config.seed, worker: config.worker, decay }
+    }
+
+    /// The key of the row with this number in the stream.
+    pub(super) fn of_row(self, number: u64) -> u64 {
+        let hash = priority(self.seed, self.worker, number);
+        self.decay.map_or(hash, |decay| decay.key(hash, number))
     }
 }
 

@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// The version that is written, unless the content needs a newer one.
 const VERSION: u32 = 1;
 /// The newest version that can be read.
-const NEWEST_VERSION: u32 = 2;
+const NEWEST_VERSION: u32 = 3;
 /// The longest header that is read; the limit of safetensors.
 const MAX_HEADER: u64 = 100_000_000;
 
@@ -100,6 +100,10 @@ impl<'a> Writer<'a> {
     pub(crate) fn u8s(&mut self, name: &'static str, shape: &[usize], values: &'a [u8]) {
         debug_assert_eq!(shape.iter().product::<usize>(), values.len());
         self.tensors.push((name, "U8", shape.to_vec(), values.into()));
+    }
+
+    pub(crate) fn owned_bytes(&mut self, name: &'static str, values: Vec<u8>) {
+        self.tensors.push((name, "U8", vec![values.len()], values.into()));
     }
 
     /// The pieces of the file in order: the header, and each tensor.

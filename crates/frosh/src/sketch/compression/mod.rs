@@ -10,13 +10,15 @@
 //! stream has few blocks. Unless the caller sets m, blocks therefore grow with the stream: the size of a block that
 //! starts after `before` rows is the largest power of two that is at most `before / g` (g is [`GROWTH`]), but at most m.
 //! Then the relative error is at most about 1 / sqrt(2 g q) for every n. With g = 16 this is the error of 32
-//! equal blocks. Blocks of less than two sub-blocks are not compressed. Sizes depend on the row number only.
+//! equal blocks. Blocks of less than two sub-blocks are not compressed. Sizes depend on the row number only: that in the
+//! whole stream, also in a later [run](crate::sketch::runs) of it.
 
 pub(crate) mod sparse_embedding;
 pub(crate) mod srht;
 
 use crate::arch::{Isa, Panel, hadamard, scatter};
 use crate::pool::Pool;
+use crate::random::Address;
 use crate::sketch::centering::Centering;
 
 /// The linear map that compresses a block.
@@ -46,9 +48,11 @@ pub(crate) struct Block {
     pub(crate) grows: bool,
     /// Whether this block is too short to compress: its rows are appended to the sketch unchanged, q at a time.
     pub(crate) uncompressed: bool,
-    seed: u64,
-    pub(crate) worker: u64,
-    /// Number of this block in the stream: the trial t of the paper.
+    /// Whose randomness it has.
+    pub(crate) at: Address,
+    /// Number of the run's first row in the stream.
+    pub(crate) start: u64,
+    /// Number of this block in the run: the trial t of the paper.
     pub(crate) trial: u64,
     /// Number of absorbed sub-blocks.
     pub(crate) done: usize,
@@ -78,8 +82,8 @@ impl Block {
             largest: m,
             grows: false,
             uncompressed: false,
-            seed,
-            worker,
+            at: Address { seed, worker, run: 0 },
+            start: 0,
             trial: 0,
             done: 0,
             acc: Vec::new(),
@@ -95,18 +99,25 @@ impl Block {
         block
     }
 
-    /// Sets the size of the block that starts after `before` rows.
+    /// Makes this the first block of run number `run`, which begins with row number `start` of the stream.
+    pub(crate) fn restart(&mut self, run: u64, start: u64) {
+        (self.at.run, self.start, self.trial) = (run, start, 0);
+        self.clear();
+        self.begin(0);
+    }
+
+    /// Sets the size of the block that starts after `before` rows of the run.
     pub(crate) fn begin(&mut self, before: u64) {
         self.m = self.rows_at(before).unwrap_or(0);
         self.uncompressed = self.m == 0;
     }
 
-    /// Rows of the block that starts after `before` rows; `None` if it is too short to be compressed.
+    /// Rows of the block that starts after `before` rows of the run; `None` if it is too short to be compressed.
     fn rows_at(&self, before: u64) -> Option<usize> {
         if !self.grows {
             return Some(self.largest);
         }
-        let most = (before / GROWTH).min(self.largest as u64) as usize;
+        let most = ((self.start + before) / GROWTH).min(self.largest as u64) as usize;
         (most >= 2 * self.p).then(|| 1 << most.ilog2())
     }
 
@@ -170,24 +181,24 @@ impl Block {
 
     /// Draws the randomness of the next `count` sub-blocks, and updates Phi 1.
     fn plan(&mut self, count: usize, live: usize) -> Vec<Plan> {
-        let (p, seed, worker) = (self.p, self.seed, self.worker);
+        let (p, at) = (self.p, self.at);
         if self.kind == Kind::Srht && (self.done == 0 || self.sample.is_empty()) {
-            self.sample = srht::sample(seed, worker, self.trial, self.q, self.m);
+            self.sample = srht::sample(at, self.trial, self.q, self.m);
         }
         let mut plans = Vec::with_capacity(count);
         for b in self.done..self.done + count {
             let live = if b + 1 == self.done + count { live } else { p };
-            // Unique in the stream, because no block has more sub-blocks than the largest.
+            // Unique in the run, because no block has more sub-blocks than the largest.
             let index = self.trial * (self.largest / p) as u64 + b as u64;
             plans.push(match self.kind {
                 Kind::Srht => {
-                    let signs = srht::signs(seed, worker, index, p);
+                    let signs = srht::signs(at, index, p);
                     let picks = srht::picks(&self.sample, b as u32, p);
                     srht::tally(&mut self.tally, &signs, &picks, live);
                     Plan::Srht { signs, picks }
                 }
                 Kind::Sparse => {
-                    let buckets = sparse_embedding::buckets(seed, worker, index, p, self.q);
+                    let buckets = sparse_embedding::buckets(at, index, p, self.q);
                     for &(h, s) in &buckets[..live] {
                         self.tally[h as usize] += s as i64;
                     }

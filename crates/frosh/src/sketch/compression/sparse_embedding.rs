@@ -8,11 +8,11 @@
 //!
 //! **Cost.** One addition a value; q rows of memory.
 
-use crate::random::{Purpose, Stream};
+use crate::random::{Address, Purpose};
 
-/// Bucket and sign of each row of sub-block number `index` of the worker's stream.
-pub(crate) fn buckets(seed: u64, worker: u64, index: u64, p: usize, q: usize) -> Vec<(u32, f32)> {
-    let mut stream = Stream::new(seed, Purpose::Buckets, worker, index);
+/// Bucket and sign of each row of sub-block number `index` of the run.
+pub(crate) fn buckets(at: Address, index: u64, p: usize, q: usize) -> Vec<(u32, f32)> {
+    let mut stream = at.stream(Purpose::Buckets, index);
     let mut signs = vec![0.0; p];
     stream.fill_signs(&mut signs);
     signs.into_iter().map(|s| (stream.below(q as u64) as u32, s)).collect()

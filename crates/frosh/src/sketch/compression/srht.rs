@@ -13,11 +13,11 @@
 //!
 //! **Where we differ.** The paper takes p between q/2 and q. We double p if it is 32 or less: one
 //! more level of butterflies costs less than the memory traffic of the accumulator that it saves. Signs and samples
-//! are functions of (seed, worker, trial, sub-block), drawn anew for each trial.
+//! are functions of (seed, worker, run, trial, sub-block), drawn anew for each trial.
 //!
 //! **Cost.** log2(p) + q/p additions a value; q + p rows of memory.
 
-use crate::random::{Purpose, Stream};
+use crate::random::{Address, Purpose};
 
 /// Height of a sub-block: a power of two, at most m.
 pub(crate) fn height(q: usize, m: usize) -> usize {
@@ -27,14 +27,14 @@ pub(crate) fn height(q: usize, m: usize) -> usize {
 }
 
 /// The sampled rows rho of one trial.
-pub(crate) fn sample(seed: u64, worker: u64, trial: u64, q: usize, m: usize) -> Vec<u32> {
-    Stream::new(seed, Purpose::Sample, worker, trial).distinct(q as u32, m as u32)
+pub(crate) fn sample(at: Address, trial: u64, q: usize, m: usize) -> Vec<u32> {
+    at.stream(Purpose::Sample, trial).distinct(q as u32, m as u32)
 }
 
-/// D_b for sub-block number `index` of the worker's stream.
-pub(crate) fn signs(seed: u64, worker: u64, index: u64, p: usize) -> Vec<f32> {
+/// D_b for sub-block number `index` of the run.
+pub(crate) fn signs(at: Address, index: u64, p: usize) -> Vec<f32> {
     let mut signs = vec![0.0; p];
-    Stream::new(seed, Purpose::Signs, worker, index).fill_signs(&mut signs);
+    at.stream(Purpose::Signs, index).fill_signs(&mut signs);
     signs
 }
 

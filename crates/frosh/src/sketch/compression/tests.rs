@@ -1,19 +1,20 @@
 //! Compares the sub-block evaluation with the dense matrix Phi, and checks the statistics of Phi.
 
 use super::*;
-use crate::random::{Purpose, Stream};
+use crate::random::{Address, Purpose, Stream};
 use faer::Mat;
 
 /// Phi, unscaled, from the definition: entry (k, i).
 fn dense(kind: Kind, q: usize, m: usize, seed: u64, worker: u64, trial: u64) -> Mat<f64> {
     let p = srht::height(q, m);
+    let at = Address { seed, worker, run: 0 };
     let mut phi = Mat::zeros(q, m);
     let first = trial * (m / p) as u64;
     match kind {
         Kind::Srht => {
-            let rho = srht::sample(seed, worker, trial, q, m);
+            let rho = srht::sample(at, trial, q, m);
             let signs: Vec<f32> =
-                (0..m / p).flat_map(|b| srht::signs(seed, worker, first + b as u64, p)).collect();
+                (0..m / p).flat_map(|b| srht::signs(at, first + b as u64, p)).collect();
             for k in 0..q {
                 for i in 0..m {
                     let h =
@@ -24,7 +25,7 @@ fn dense(kind: Kind, q: usize, m: usize, seed: u64, worker: u64, trial: u64) -> 
         }
         Kind::Sparse => {
             for b in 0..m / p {
-                let buckets = sparse_embedding::buckets(seed, worker, first + b as u64, p, q);
+                let buckets = sparse_embedding::buckets(at, first + b as u64, p, q);
                 for (i, (h, s)) in buckets.into_iter().enumerate() {
                     phi[(h as usize, b * p + i)] = f64::from(s);
                 }

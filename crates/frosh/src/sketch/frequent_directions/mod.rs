@@ -213,6 +213,39 @@ impl FrequentDirections {
         self.inserted *= factor;
     }
 
+    /// Shrinks the buffer if more than three quarters of it are in use, so that it can be kept in less memory.
+    pub(crate) fn compact(&mut self, pool: &Pool) {
+        if 4 * self.filled() > 3 * self.capacity {
+            self.shrink(pool);
+        }
+    }
+
+    /// A copy that has only as much memory as its rows need.
+    pub(crate) fn copy(&self) -> Self {
+        let (rows, lengths, norms) = (self.rows.clone(), self.lengths.clone(), self.norms.clone());
+        let (removed, inserted) = (self.removed, self.inserted);
+        let empty = Self::new(self.dim, self.capacity, self.index);
+        Self { rows, lengths, norms, removed, inserted, ..empty }
+    }
+
+    /// Gives up the memory that its rows do not need.
+    pub(crate) fn fit_memory(&mut self) {
+        self.rows.shrink_to_fit();
+    }
+
+    /// Removes all rows and forgets them. Memory is kept.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.lengths.clear();
+        self.norms.clear();
+        (self.removed, self.inserted) = (0.0, 0.0);
+    }
+
+    /// Takes the work space of another buffer of the same capacity, or gives it back.
+    pub(crate) fn swap_work_space(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.eigen, &mut other.eigen);
+    }
+
     /// Shrinks the buffer. Afterwards at least half of it is free.
     pub(crate) fn shrink(&mut self, pool: &Pool) {
         let (l, n) = (self.capacity, self.filled());

@@ -1,7 +1,7 @@
 //! How batches become blocks: rows are absorbed where they lie if whole sub-blocks of them are there, and wait in a buffer
 //! otherwise.
 
-use super::{MIN_PARALLEL_VALUES, Sketcher};
+use super::{MIN_PARALLEL_VALUES, Run};
 use crate::arch;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
@@ -10,17 +10,17 @@ use crate::sketch::blocks;
 use crate::sketch::compression::Block;
 use crate::sketch::config::Method;
 
-impl Sketcher {
-    /// Absorbs complete blocks in parallel, without copying rows, if there are enough blocks. Returns the number of
-    /// rows absorbed.
-    pub(super) fn take_blocks(&mut self, values: &[f32]) -> usize {
+impl Run {
+    /// Absorbs complete blocks in parallel, without copying rows, if there are enough blocks. `ends` says that the run ends
+    /// with these rows. Returns the number of rows absorbed.
+    pub(super) fn take_blocks(&mut self, values: &[f32], ends: bool) -> usize {
         let Self { block: Some(block), directions, centering, pool, .. } = self else { return 0 };
         if block.uncompressed || block.done > 0 {
             return 0;
         }
-        // A block is absorbed only if a row follows it.
-        let m = block.m;
-        let blocks = block.equal_blocks(centering.before, (values.len() / self.config.dim - 1) / m);
+        // A block is absorbed only if a row or the end of the run follows it.
+        let (m, rows) = (block.m, values.len() / self.config.dim);
+        let blocks = block.equal_blocks(centering.before, (rows - usize::from(!ends)) / m);
         if !blocks::can_run(pool, blocks) {
             return 0;
         }
@@ -29,10 +29,12 @@ impl Sketcher {
         taken
     }
 
-    /// Absorbs all complete sub-blocks without copying rows. Returns the number of rows absorbed.
-    pub(super) fn take_directly(&mut self, values: &[f32]) -> Result<usize> {
+    /// Absorbs all complete sub-blocks without copying rows. `ends` says that the run ends with these rows. Returns the
+    /// number of rows absorbed.
+    pub(super) fn take_directly(&mut self, values: &[f32], ends: bool) -> Result<usize> {
         let dim = self.config.dim;
-        let available = values.len() / dim;
+        // The end of the run allows what a row after these would allow.
+        let available = values.len() / dim + usize::from(ends);
         let limit = self.limit();
         if available <= limit {
             return Ok(0);
@@ -50,17 +52,18 @@ impl Sketcher {
             begins = 0;
         }
         let used = &values[..count * unit * dim];
-        let next = &values[count * unit * dim..][..dim];
-        let fine = arch::usable(next) && arch::usable(&values[..begins * dim]);
+        let to = |rows: usize| &values[..values.len().min(rows * dim)];
+        let next = &to(count * unit + 1)[count * unit * dim..];
+        let fine = arch::usable(next) && arch::usable(to(begins));
         if fine && self.use_rows(used) {
             self.rows += (count * unit) as u64;
             return Ok(count * unit);
         }
         // Nothing has changed. Absorb the rows before the first bad one, then report that row.
-        let suspects = Rows::new(&values[..(count * unit + 1).max(begins) * dim], dim)?;
+        let suspects = Rows::new(to((count * unit + 1).max(begins)), dim)?;
         match rows::check(&suspects) {
             Err(error @ (Error::NotFinite { row, .. } | Error::TooLarge { row, .. })) => {
-                self.take(&suspects.slice(0..row))?;
+                self.take(&suspects.slice(0..row), false)?;
                 Err(error)
             }
             other => other.map(|()| 0),
