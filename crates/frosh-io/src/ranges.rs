@@ -32,18 +32,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(files: Vec<FileFacts>, options: Options) -> Self {
-        let mut starts = vec![0u64];
-        for file in &files {
-            let before = starts.last().copied();
-            let end = file.cutting.as_ref().and_then(|cutting| before?.checked_add(cutting.rows));
-            match end {
-                Some(end) => starts.push(end),
-                None => {
-                    starts.clear();
-                    break;
-                }
-            }
-        }
+        let starts = starts(&files, &options).unwrap_or_default();
         Self { files, options, starts }
     }
 
@@ -53,9 +42,23 @@ impl Shared {
     }
 }
 
+/// See [`Shared::starts`].
+fn starts(files: &[FileFacts], options: &Options) -> Option<Vec<u64>> {
+    // Ids of two types are an error that names the first id of the second type. Only the serial reader finds it.
+    let types = files.iter().map(|file| file.id_type);
+    if options.id_rule.convert.is_none() && types.clone().zip(types.skip(1)).any(|(a, b)| a != b) {
+        return None;
+    }
+    let mut starts = vec![0u64];
+    for file in files {
+        starts.push(starts.last()?.checked_add(file.cutting.as_ref()?.rows)?);
+    }
+    Some(starts)
+}
+
 impl Vectors {
     /// Whether ranges of rows can be read on their own ([`Vectors::ranges`]). That is so if every file is Parquet, or is
-    /// neither text nor compressed as a whole, and is no stream.
+    /// neither text nor compressed as a whole, and is no stream. If there are ids, all files must have ids of one type.
     pub fn cuttable(&self) -> bool {
         !self.shared.starts.is_empty()
     }
