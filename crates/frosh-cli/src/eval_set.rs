@@ -3,7 +3,7 @@
 
 use crate::args::{Common, Reading};
 use crate::labels::{self, Classes};
-use crate::pieces;
+use crate::pieces::{self, Give};
 use crate::progress::Progress;
 use crate::query_args::read_all;
 use crate::skipping::{LeftOut, Skipping, count_of};
@@ -217,13 +217,15 @@ impl EvalSet {
         // Where bad rows are left out, the place of a row among the good ones is known only after reading those before it.
         if pieces::can(&self.base) && self.base.rows().is_some() {
             let mut progress = Progress::new("encoding", self.base.rows(), 0, self.quiet);
-            let work = |reader: &mut RangeReader, give: &mut dyn FnMut(_) -> Result<()>| {
+            let work = |reader: &mut RangeReader, give: Give<'_, Codes>| {
                 while let Some(batch) = reader.next()? {
                     let first = batch.runs().first().map_or(0, |run| run.1);
                     let kept = self.without_held(batch, first)?;
                     let batch = kept.as_ref().unwrap_or(batch);
                     if !batch.is_empty() {
-                        give(encode(model, batch, factors)?)?;
+                        let codes = encode(model, batch, factors)?;
+                        let bytes = codes.len() * codes.stored_bytes_per_row();
+                        give(codes, bytes)?;
                     }
                 }
                 Ok(())

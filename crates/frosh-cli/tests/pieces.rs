@@ -27,6 +27,8 @@ fn folder(bad: &[usize]) -> tempfile::TempDir {
     bad.iter().for_each(|row| rows[row * DIM + row % DIM] = f32::NAN);
     write_npy(&at("all.npy"), &rows, DIM);
     gzip(&at("all.npy"), &at("all.npy.gz"));
+    // Its first row group is cut.
+    ok(dir.path(), "convert all.npy all.parquet --quiet");
     // The same rows in five files.
     let cuts = [0, 10, 40_000, 40_001, 77_777, ROWS];
     let ends = ["npy", "parquet", "fvecs", "arrow", "h5"];
@@ -50,7 +52,7 @@ fn the_same_bytes_on_any_number_of_threads() {
     ok(at, "encode model.frosh all.npy.gz -o serial.frosh --factors --quiet");
     ok(at, "encode model.frosh all.npy.gz -o serial.npy --quiet");
     ok(at, "convert all.npy.gz serial.fvecs --quiet");
-    for data in ["all.npy", SEVERAL] {
+    for data in ["all.npy", "all.parquet", SEVERAL] {
         for threads in [1, 2, 3, 5] {
             let same = |job: &str, output: &str, want: &str| {
                 ok(at, &format!("{job} --threads {threads} --quiet"));
@@ -127,13 +129,13 @@ fn bad_rows_are_left_out_and_listed_the_same_way() {
     let skip = "--skip-bad --skipped list.txt --quiet";
     let mut first = None;
     for (data, threads) in
-        [("all.npy.gz", 2), ("all.npy", 1), ("all.npy", 2), ("all.npy", 5), (SEVERAL, 3)]
+        [("all.npy.gz", 2), ("all.npy", 1), ("all.npy", 5), ("all.parquet", 2), (SEVERAL, 3)]
     {
         ok(at, &format!("encode model.frosh {data} -o x.frosh {skip} --threads {threads}"));
         let encoded = (read(at, "x.frosh"), read(at, "list.txt"));
         ok(at, &format!("convert {data} x.npy {skip} --threads {threads}"));
         let converted = (read(at, "x.npy"), read(at, "list.txt"));
-        let index = format!("index-{}-{threads}", data.len());
+        let index = format!("index-{}-{threads}", data.replace(' ', "-"));
         ok(at, &format!("index build model.frosh {data} -o {index} {skip} --threads {threads}"));
         let rows = common::json(at, &format!("index info {index}"))["rows"].clone();
         assert_eq!(rows, ROWS - bad.len());
@@ -150,7 +152,7 @@ fn a_file_that_is_cut_short_while_it_is_read_is_an_error() {
     let dir = folder(&[]);
     let at = dir.path();
     // Half of a page is missing in the middle of the values: the metadata at the end is still there.
-    let mut parquet = read(at, "1-part.parquet");
+    let mut parquet = read(at, "all.parquet");
     let middle = parquet.len() / 2;
     parquet.drain(middle..middle + 1000);
     std::fs::write(at.join("torn.parquet"), parquet).unwrap();

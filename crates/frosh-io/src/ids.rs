@@ -225,6 +225,10 @@ impl Source for WithIds {
         self.source.cutting()
     }
 
+    fn snap(&mut self, row: u64) -> u64 {
+        self.source.snap(row)
+    }
+
     fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {
         self.source.select(rows)
     }

@@ -4,7 +4,7 @@ use crate::args::{Common, Reading, check_distinct};
 use crate::choice;
 use crate::kinds;
 use crate::output::{complain, count, print, print_json, seconds, size};
-use crate::pieces;
+use crate::pieces::{self, Give};
 use crate::progress::Progress;
 use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
@@ -104,13 +104,14 @@ impl Encode {
             skipped.add(&encoded.left_out)
         };
         if pieces::can(&vectors) {
-            let work = |reader: &mut RangeReader, give: &mut dyn FnMut(Encoded) -> Result<()>| {
+            let work = |reader: &mut RangeReader, give: Give<'_, Encoded>| {
                 while let Some(batch) = reader.next()? {
                     let runs = encode_runs(&model, batch, factors)?;
-                    give(Encoded { runs, left_out: reader.take_left_out() })?;
+                    let bytes = batch.len() * blank.stored_bytes_per_row();
+                    give(Encoded { runs, left_out: reader.take_left_out() }, bytes)?;
                 }
                 let left_out = reader.take_left_out();
-                give(Encoded { runs: Vec::new(), left_out })
+                give(Encoded { runs: Vec::new(), left_out }, 0)
             };
             pieces::in_order(&vectors, work, write)?;
         } else {
