@@ -15,9 +15,8 @@ impl Levels<'_> {
     /// Number of levels before the first 0, of `values` levels.
     pub(super) fn leading(&self, values: usize) -> usize {
         let bits = |bits: &[u8]| {
-            let ones = bits.iter().map(|byte| byte.trailing_ones() as usize);
-            let full = ones.clone().take_while(|ones| *ones == 8).count();
-            8 * full + ones.skip(full).next().unwrap_or(0)
+            let full = bits.iter().take_while(|byte| **byte == 0xFF).count();
+            8 * full + bits.get(full).map_or(0, |byte| byte.trailing_ones() as usize)
         };
         let (mut rest, mut leading) = match self {
             Levels::Bits(packed) => return bits(packed).min(values),
