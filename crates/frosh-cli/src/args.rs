@@ -37,7 +37,8 @@ pub(crate) struct Common {
     /// No progress bar and no summary
     #[arg(long, short, global = true, help_heading = "Output")]
     pub(crate) quiet: bool,
-    /// Threads to work on, beside one that reads; 0 is what the machine has. Results do not depend on it
+    /// Threads to work on; 0 is what the machine has. Where files cannot be cut into pieces, one more reads. Results do
+    /// not depend on it
     #[arg(long, global = true, default_value_t = 0, value_name = "N", hide_default_value = true,
           value_parser = at_most_1024)]
     pub(crate) threads: usize,

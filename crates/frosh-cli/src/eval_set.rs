@@ -3,6 +3,7 @@
 
 use crate::args::{Common, Reading};
 use crate::labels::{self, Classes};
+use crate::pieces::{self, Give};
 use crate::progress::Progress;
 use crate::query_args::read_all;
 use crate::skipping::{LeftOut, Skipping, count_of};
@@ -10,7 +11,7 @@ use crate::verbs::encode::encode;
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, ExactSearch, Metric, Model, Ranking, Rows};
-use frosh_io::{Batch, Options, Vectors};
+use frosh_io::{Batch, Options, RangeReader, Vectors};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::Range;
@@ -206,14 +207,36 @@ impl EvalSet {
     /// The codes of the base.
     pub(crate) fn encode(&self, model: &Model, factors: bool) -> Result<Codes> {
         let mut codes: Option<Codes> = None;
-        self.each("encoding", |batch| {
-            let more = encode(model, batch, factors)?;
+        let mut add = |more: Codes| -> Result<()> {
             match &mut codes {
                 None => codes = Some(more),
                 Some(all) => all.append(&more)?,
             }
             Ok(())
-        })?;
+        };
+        // Where bad rows are left out, the place of a row among the good ones is known only after reading those before it.
+        if pieces::can(&self.base) && self.base.rows().is_some() {
+            let mut progress = Progress::new("encoding", self.base.rows(), 0, self.quiet);
+            let work = |reader: &mut RangeReader, give: Give<'_, Codes>| {
+                while let Some(batch) = reader.next()? {
+                    let first = batch.runs().first().map_or(0, |run| run.1);
+                    let kept = self.without_held(batch, first)?;
+                    let batch = kept.as_ref().unwrap_or(batch);
+                    if !batch.is_empty() {
+                        let codes = encode(model, batch, factors)?;
+                        let bytes = codes.len() * codes.stored_bytes_per_row();
+                        give(codes, bytes)?;
+                    }
+                }
+                Ok(())
+            };
+            pieces::in_order(&self.base, work, |more: Codes| {
+                progress.add(more.len());
+                add(more)
+            })?;
+        } else {
+            self.each("encoding", |batch| add(encode(model, batch, factors)?))?;
+        }
         match codes {
             Some(codes) => Ok(codes),
             None => bail!(
@@ -236,22 +259,27 @@ impl EvalSet {
         let mut batches = self.base.batches();
         let mut at = 0u64;
         while let Some(batch) = batches.next()? {
-            let end = at + batch.len() as u64;
-            let mut inside = self.held.range(at..end).map(|id| (id - at) as usize).peekable();
-            if inside.peek().is_none() {
-                take(batch)?;
-            } else {
-                // Before rows are removed, so that an error names the right row.
-                batch.check()?;
-                let kept = batch.without(inside);
-                if !kept.is_empty() {
-                    take(&kept)?;
-                }
+            let kept = self.without_held(batch, at)?;
+            let rest = kept.as_ref().unwrap_or(batch);
+            if !rest.is_empty() {
+                take(rest)?;
             }
             progress.add(batch.len());
-            at = end;
+            at += batch.len() as u64;
         }
         Ok(())
+    }
+
+    /// The batch without rows that are queries; `None` if it has none of them. `first` is the place of its first row.
+    fn without_held(&self, batch: &Batch, first: u64) -> Result<Option<Batch>> {
+        let end = first + batch.len() as u64;
+        let mut inside = self.held.range(first..end).map(|id| (id - first) as usize).peekable();
+        if inside.peek().is_none() {
+            return Ok(None);
+        }
+        // Before rows are removed, so that an error names the right row.
+        batch.check()?;
+        Ok(Some(batch.without(inside)))
     }
 }
 

@@ -10,6 +10,7 @@ mod kinds;
 mod labels;
 mod learn;
 mod output;
+mod pieces;
 mod progress;
 mod query_args;
 mod signals;

@@ -195,6 +195,11 @@ pub(crate) trait IdSource: Send {
     /// Gives the ids of at most `most` rows to `sink`, from row `row` of the file on. Returns how many; fewer means the end.
     /// `row` is never before the end of the last call.
     fn read(&mut self, row: u64, most: usize, sink: &mut IdSink) -> Result<usize, Fault>;
+
+    /// The type of all ids, if the file's schema gives it.
+    fn id_type(&self) -> Option<IdType> {
+        None
+    }
 }
 
 /// A source of vectors with a second reader for the ids of its rows.
@@ -218,6 +223,10 @@ impl Source for WithIds {
 
     fn cutting(&self) -> Option<Cutting> {
         self.source.cutting()
+    }
+
+    fn snap(&mut self, row: u64) -> u64 {
+        self.source.snap(row)
     }
 
     fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {

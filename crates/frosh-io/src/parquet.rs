@@ -24,6 +24,7 @@
 
 mod depth;
 mod ids;
+mod levels;
 mod page_table;
 mod pages;
 mod row_limit;
@@ -303,6 +304,12 @@ impl Groups {
         }
     }
 
+    /// The row group of a row, and the number of rows before it.
+    fn group_of(&self, row: u64) -> (usize, u64) {
+        let group = self.ends.partition_point(|&end| end <= row);
+        (group, if group == 0 { 0 } else { self.ends[group - 1] })
+    }
+
     /// The page of a row group with this row of it, if rows are found by the headers of pages and it is not the first.
     fn page_of(&mut self, group: usize, row: u64) -> Option<Start> {
         let dim = self.dim.filter(|_| row > 0)?;
@@ -319,8 +326,7 @@ impl Groups {
     }
 
     fn seek_row(&mut self, row: u64) -> Result<(), Fault> {
-        let group = self.ends.partition_point(|&end| end <= row);
-        let before = if group == 0 { 0 } else { self.ends[group - 1] };
+        let (group, before) = self.group_of(row);
         let start = self.page_of(group, row - before);
         let offset = start.as_ref().map_or(row - before, |start| start.skip);
         let offset = usize::try_from(offset).map_err(damaged)?;
@@ -373,6 +379,12 @@ impl ListReader for ListGroups {
     fn places(&self) -> Places {
         let parts = if self.0.dim.is_some() { u64::MAX } else { 1 };
         Places::Ends { ends: self.0.ends.clone(), parts }
+    }
+
+    fn snap(&mut self, row: u64) -> u64 {
+        let (group, before) = self.0.group_of(row);
+        let start = self.0.page_of(group, row - before).filter(|start| start.before == 0);
+        row - start.map_or(0, |start| start.skip)
     }
 
     fn set_dim(&mut self, dim: usize) {

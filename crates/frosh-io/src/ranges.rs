@@ -21,6 +21,10 @@ use std::sync::Arc;
 /// Bytes of values in a batch: small enough for the second-level cache of one core.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Least bytes of a part of a unit that is compressed as a whole: two parts share up to a megabyte that is decompressed
+/// twice.
+const INNER_BYTES: usize = 8 << 20;
+
 /// What all readers of the same files share.
 pub(crate) struct Shared {
     pub(crate) files: Vec<FileFacts>,
@@ -32,18 +36,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(files: Vec<FileFacts>, options: Options) -> Self {
-        let mut starts = vec![0u64];
-        for file in &files {
-            let before = starts.last().copied();
-            let end = file.cutting.as_ref().and_then(|cutting| before?.checked_add(cutting.rows));
-            match end {
-                Some(end) => starts.push(end),
-                None => {
-                    starts.clear();
-                    break;
-                }
-            }
-        }
+        let starts = starts(&files, &options).unwrap_or_default();
         Self { files, options, starts }
     }
 
@@ -53,9 +46,23 @@ impl Shared {
     }
 }
 
+/// See [`Shared::starts`].
+fn starts(files: &[FileFacts], options: &Options) -> Option<Vec<u64>> {
+    // Ids of two types are an error that names the first id of the second type. Only the serial reader finds it.
+    let types = files.iter().map(|file| file.id_type);
+    if options.id_rule.convert.is_none() && types.clone().zip(types.skip(1)).any(|(a, b)| a != b) {
+        return None;
+    }
+    let mut starts = vec![0u64];
+    for file in files {
+        starts.push(starts.last()?.checked_add(file.cutting.as_ref()?.rows)?);
+    }
+    Some(starts)
+}
+
 impl Vectors {
     /// Whether ranges of rows can be read on their own ([`Vectors::ranges`]). That is so if every file is Parquet, or is
-    /// neither text nor compressed as a whole, and is no stream.
+    /// neither text nor compressed as a whole, and is no stream. If there are ids, all files must have ids of one type.
     pub fn cuttable(&self) -> bool {
         !self.shared.starts.is_empty()
     }
@@ -128,7 +135,7 @@ impl Vectors {
     /// [cuttable](Vectors::cuttable).
     pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Range<u64>> + Send + use<> {
         let shared = Arc::clone(&self.shared);
-        let mut from = 0;
+        let (mut from, mut open) = (0, None);
         // One piece at a time: a damaged file may claim any number of rows.
         std::iter::from_fn(move || {
             if from >= shared.starts.last().copied()? {
@@ -138,7 +145,20 @@ impl Vectors {
             let (facts, start) = (&shared.files[file], shared.starts[file]);
             let row_bytes = facts.dim.saturating_mul(facts.kind.bytes()).max(1);
             let most = ((bytes / row_bytes) as u64).max(1);
-            let end = start + facts.cutting.as_ref()?.next_cut(from - start, most);
+            let least = ((INNER_BYTES / row_bytes) as u64).max(1);
+            let cutting = facts.cutting.as_ref()?;
+            let mut end = cutting.next_cut(from - start, most, least);
+            if cutting.is_inner(end) {
+                if open.as_ref().is_none_or(|open: &OpenFile| open.number != file) {
+                    // Whoever reads the piece will report what is wrong.
+                    open = open_file(file, facts, &shared.options).ok();
+                }
+                let snapped = open.as_mut().map_or(end, |open| open.source.snap(end));
+                if snapped > from - start {
+                    end = snapped;
+                }
+            }
+            let end = start + end;
             let piece = from..end;
             from = end;
             Some(piece)
@@ -147,8 +167,9 @@ impl Vectors {
 }
 
 impl Cutting {
-    /// The end of the piece that begins at row `from`, if pieces are to have about `most` rows.
-    fn next_cut(&self, from: u64, most: u64) -> u64 {
+    /// The end of the piece that begins at row `from`, if pieces are to have about `most` rows. Parts of units have at
+    /// least about `least` rows.
+    fn next_cut(&self, from: u64, most: u64, least: u64) -> u64 {
         let (ends, parts) = match &self.places {
             Places::Multiples(unit) => {
                 let unit = (*unit).max(1);
@@ -161,22 +182,36 @@ impl Cutting {
             let start = if unit == 0 { 0 } else { ends[unit - 1] };
             let Some(end) = ends.get(unit) else { break };
             let rows = end - start;
-            let cuts = rows.div_ceil(most).min(parts);
+            let cuts = rows.div_ceil(most).min(rows / least).min(parts);
             if cuts > 1 {
                 if from < start {
                     return start;
                 }
-                // The first of the evenly spaced cuts behind `from`.
+                // The next of evenly spaced cuts. `from` may be a little before one, where a page begins.
                 let cut =
                     |i: u64| start + (u128::from(rows) * u128::from(i) / u128::from(cuts)) as u64;
+                let far = (rows / cuts / 2).max(1);
                 let i = (u128::from(from - start) * u128::from(cuts) / u128::from(rows)) as u64;
-                return (i..=cuts).map(cut).find(|cut| *cut > from).unwrap_or(*end);
+                return (i..cuts)
+                    .map(cut)
+                    .find(|cut| *cut >= from.saturating_add(far))
+                    .unwrap_or(*end);
             }
             if end - from >= most {
                 return *end;
             }
         }
         self.rows
+    }
+}
+
+impl Cutting {
+    /// Whether a cut is within a unit.
+    fn is_inner(&self, row: u64) -> bool {
+        match &self.places {
+            Places::Multiples(_) => false,
+            Places::Ends { ends, .. } => row < self.rows && ends.binary_search(&row).is_err(),
+        }
     }
 }
 
@@ -325,4 +360,40 @@ fn open_file(number: usize, file: &FileFacts, options: &Options) -> Result<OpenF
     }
     let rows = 0..cutting.map_or(0, |cutting| cutting.rows);
     Ok(OpenFile { number, source, path, rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cuts(rows: u64, places: Places, most: u64, least: u64) -> Vec<u64> {
+        let cutting = Cutting { rows, places };
+        let mut cuts = vec![0];
+        while cuts[cuts.len() - 1] < rows {
+            cuts.push(cutting.next_cut(cuts[cuts.len() - 1], most, least));
+            assert!(cuts.is_sorted_by(|a, b| a < b), "{cuts:?}");
+        }
+        cuts
+    }
+
+    #[test]
+    fn files_are_cut_where_it_costs_least() {
+        assert_eq!(cuts(10, Places::Multiples(1), 4, 1), [0, 4, 8, 10]);
+        assert_eq!(cuts(10, Places::Multiples(3), 4, 1), [0, 3, 6, 9, 10]);
+        assert_eq!(cuts(10, Places::Multiples(30), 4, 1), [0, 10]);
+        let ends = |ends: &[u64], parts| Places::Ends { ends: ends.to_vec(), parts };
+        // Small units are taken together, and an empty one is passed over.
+        assert_eq!(cuts(9, ends(&[2, 2, 4, 6, 9], 9), 4, 1), [0, 4, 9]);
+        // A large unit is cut evenly, and what is before it ends where it begins.
+        assert_eq!(cuts(112, ends(&[2, 102, 112], 9), 30, 9), [0, 2, 27, 52, 77, 102, 112]);
+        assert_eq!(cuts(112, ends(&[2, 102, 112], 2), 30, 9), [0, 2, 52, 102, 112]);
+        assert_eq!(cuts(112, ends(&[2, 102, 112], 9), 30, 40), [0, 2, 52, 102, 112]);
+        assert_eq!(cuts(112, ends(&[2, 102, 112], 1), 30, 9), [0, 102, 112]);
+        // Claims of any size are cut without overflow.
+        let huge = Cutting { rows: u64::MAX, places: ends(&[u64::MAX], u64::MAX) };
+        assert_eq!(huge.next_cut(0, 1, 1), 1);
+        assert_eq!(huge.next_cut(u64::MAX - 1, 1, 1), u64::MAX);
+        let huge = Cutting { rows: u64::MAX, places: Places::Multiples(u64::MAX - 1) };
+        assert_eq!(huge.next_cut(u64::MAX - 1, 1, 1), u64::MAX);
+    }
 }

@@ -58,6 +58,12 @@ pub(crate) trait Source: Send {
         None
     }
 
+    /// The first row of the page, or of another part that is decompressed as a whole, with this row; the row itself if it is
+    /// not known to begin there.
+    fn snap(&mut self, row: u64) -> u64 {
+        row
+    }
+
     /// Moves to row `rows.start`, counted among all rows of the file, and makes row `rows.end` the end. The start is
     /// not before the row that would be read next, and the end not after the last row. Called only if
     /// [`Source::cutting`] says that rows can be found. Rows before the start are not in [`Source::take_left_out`].

@@ -4,6 +4,7 @@ use crate::batch::Kind;
 use crate::batches::{Batches, Reader};
 use crate::error::{Error, Fault, Hint, Result};
 use crate::format::Format;
+use crate::ids::IdType;
 use crate::inputs::expand;
 use crate::open::{self, Opened, Options, STDIN};
 use crate::ranges::Shared;
@@ -34,6 +35,8 @@ pub struct FileFacts {
     pub rows: Option<u64>,
     /// Where it can be cut into ranges of rows, if it can.
     pub(crate) cutting: Option<Cutting>,
+    /// The type of its ids, if it has some and its schema gives their type.
+    pub(crate) id_type: Option<IdType>,
 }
 
 /// One or many files as one stream of rows.
@@ -76,10 +79,11 @@ impl Vectors {
         let mut opened = HashMap::new();
         find_libsvm_dim(&paths, &mut options)?;
         for path in paths {
-            let Opened { format, compressed, rereadable, source } =
+            let Opened { format, compressed, rereadable, mut source } =
                 open::open(&path, &options).map_err(|fault| fault.at(&path))?;
             let Shape { dim, kind, rows } = source.shape();
             let cutting = source.cutting().filter(|_| rereadable);
+            let id_type = source.ids().and_then(|ids| ids.id_type());
             if !rereadable && opened.insert(path.clone(), source).is_some() {
                 return Err(Error::usage(format!("{} can be read only once", path.display())));
             }
@@ -99,6 +103,7 @@ impl Vectors {
                 kind,
                 rows,
                 cutting,
+                id_type,
             });
         }
         if options.column.is_some() && options.columns.is_some() {

@@ -2,6 +2,7 @@
 
 use crate::args::{Common, Reading, check_distinct, format_name, kind_name};
 use crate::output::{complain, count, print, print_json, seconds};
+use crate::pieces;
 use crate::progress::Progress;
 use crate::skipping::Skipping;
 use anyhow::{Result, bail};
@@ -72,14 +73,24 @@ impl Convert {
         let mut output = Output::create(&to, &target)?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("converting", vectors.rows(), bytes_per_row, common.quiet);
-        let mut batches = vectors.batches();
-        while let Some(batch) = batches.next()? {
-            output.write(batch)?;
-            progress.add(batch.len());
+        if pieces::can(&vectors) {
+            pieces::batches_in_order(&vectors, |batch, left_out| {
+                if let Some(batch) = batch {
+                    output.write(batch)?;
+                    progress.add(batch.len());
+                }
+                skipped.add(&left_out)
+            })?;
+        } else {
+            let mut batches = vectors.batches();
+            while let Some(batch) = batches.next()? {
+                output.write(batch)?;
+                progress.add(batch.len());
+                skipped.add(&batches.take_left_out())?;
+            }
             skipped.add(&batches.take_left_out())?;
         }
         drop(progress);
-        skipped.add(&batches.take_left_out())?;
         let rows = output.rows();
         output.finish()?;
         let left_out = skipped.finish()?;

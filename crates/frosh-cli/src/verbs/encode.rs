@@ -4,14 +4,16 @@ use crate::args::{Common, Reading, check_distinct};
 use crate::choice;
 use crate::kinds;
 use crate::output::{complain, count, print, print_json, seconds, size};
+use crate::pieces::{self, Give};
 use crate::progress::Progress;
 use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
 use clap::Args;
 use frosh::{Codes, CodesWriter, Element, Model, Rows};
-use frosh_io::{Batch, Format, Kind, Output, RowConsumer, Target, Values, Vectors};
+use frosh_io::{Batch, Format, Kind, Output, RangeReader, RowConsumer, Target, Values, Vectors};
 use serde_json::json;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -91,20 +93,36 @@ impl Encode {
         let mut sink = self.sink(&model, factors, vectors.rows())?;
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("encoding", vectors.rows(), bytes_per_row, common.quiet);
-        let mut batches = vectors.batches();
         let mut total = 0u64;
-        while let Some(batch) = batches.next()? {
-            for (rows, first) in batch.runs() {
+        let mut write = |encoded: Encoded| -> Result<()> {
+            for (codes, first) in &encoded.runs {
                 sink.push_blank(&blank, first - total)?;
-                total = first + rows.len() as u64;
-                let encoder = Encoder { model: &model, factors };
-                sink.push(&batch.feed_range(rows, encoder)?)?;
+                total = first + codes.len() as u64;
+                progress.add(codes.len());
+                sink.push(codes)?;
             }
-            progress.add(batch.len());
-            skipped.add(&batches.take_left_out())?;
+            skipped.add(&encoded.left_out)
+        };
+        if pieces::can(&vectors) {
+            let work = |reader: &mut RangeReader, give: Give<'_, Encoded>| {
+                while let Some(batch) = reader.next()? {
+                    let runs = encode_runs(&model, batch, factors)?;
+                    let bytes = batch.len() * blank.stored_bytes_per_row();
+                    give(Encoded { runs, left_out: reader.take_left_out() }, bytes)?;
+                }
+                let left_out = reader.take_left_out();
+                give(Encoded { runs: Vec::new(), left_out }, 0)
+            };
+            pieces::in_order(&vectors, work, write)?;
+        } else {
+            let mut batches = vectors.batches();
+            while let Some(batch) = batches.next()? {
+                let runs = encode_runs(&model, batch, factors)?;
+                write(Encoded { runs, left_out: batches.take_left_out() })?;
+            }
+            write(Encoded { runs: Vec::new(), left_out: batches.take_left_out() })?;
         }
         drop(progress);
-        skipped.add(&batches.take_left_out())?;
         if total > 0 && skipped.end() > total {
             sink.push_blank(&blank, skipped.end() - total)?;
             total = skipped.end();
@@ -204,6 +222,21 @@ impl Encode {
             count((total as f64 / elapsed) as u64),
         ))
     }
+}
+
+/// What comes of some rows.
+struct Encoded {
+    /// The codes of rows with consecutive numbers, and the number of the first.
+    runs: Vec<(Codes, u64)>,
+    /// The numbers of rows that were left out.
+    left_out: Vec<Range<u64>>,
+}
+
+/// The codes of each run of rows of a batch, and the number of its first row.
+fn encode_runs(model: &Model, batch: &Batch, factors: bool) -> Result<Vec<(Codes, u64)>> {
+    let runs = batch.runs().into_iter();
+    runs.map(|(rows, first)| Ok((batch.feed_range(rows, Encoder { model, factors })?, first)))
+        .collect()
 }
 
 /// The codes of a batch.

@@ -9,7 +9,7 @@ use super::column_reader::{Bitmap, BufferReader, BufferSource, FileRange, offset
 use super::index::{Codec, IdChunk, Index, Span};
 use crate::columns::{choose_ids, damaged, guard};
 use crate::error::Fault;
-use crate::ids::{IdSink, IdSource, MAX_TEXT, Raw};
+use crate::ids::{IdSink, IdSource, IdType, MAX_TEXT, Raw};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use std::fs::File;
@@ -56,6 +56,10 @@ struct ArrowIds {
 }
 
 impl IdSource for ArrowIds {
+    fn id_type(&self) -> Option<IdType> {
+        Some(if self.data_type.is_integer() { IdType::Number } else { IdType::Text })
+    }
+
     fn read(&mut self, row: u64, most: usize, sink: &mut IdSink) -> Result<usize, Fault> {
         let mut done = 0;
         guard(|| {

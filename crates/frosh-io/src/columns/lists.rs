@@ -132,6 +132,11 @@ pub(crate) trait ListReader: Send {
     /// Where the column can be cut.
     fn places(&self) -> Places;
 
+    /// As [`Source::snap`].
+    fn snap(&mut self, row: u64) -> u64 {
+        row
+    }
+
     /// Tells the number of values that every row must have, where no row is left out.
     fn set_dim(&mut self, dim: usize) {
         let _ = dim;
@@ -330,6 +335,10 @@ impl<R: ListReader> Source for ListSource<R> {
 
     fn cutting(&self) -> Option<Cutting> {
         Some(Cutting { rows: self.rows, places: self.reader.places() })
+    }
+
+    fn snap(&mut self, row: u64) -> u64 {
+        self.reader.snap(row)
     }
 
     fn select(&mut self, rows: Range<u64>) -> Result<(), Fault> {

@@ -10,7 +10,7 @@ use super::row_limit::{CheckedGroups, RowLimit};
 use super::{check, fault, metadata};
 use crate::columns::{choose_ids, damaged, guard};
 use crate::error::Fault;
-use crate::ids::{IdSink, IdSource, Raw};
+use crate::ids::{IdSink, IdSource, IdType, Raw};
 use ::parquet::arrow::arrow_reader::RowGroups as _;
 use ::parquet::basic::{ConvertedType, LogicalType, Type};
 use ::parquet::column::reader::{ColumnReader, get_column_reader};
@@ -263,6 +263,13 @@ impl ParquetIds {
 }
 
 impl IdSource for ParquetIds {
+    fn id_type(&self) -> Option<IdType> {
+        Some(match self.kind {
+            Kind::Signed | Kind::Unsigned => IdType::Number,
+            Kind::Text | Kind::Uuid => IdType::Text,
+        })
+    }
+
     fn read(&mut self, row: u64, most: usize, sink: &mut IdSink) -> Result<usize, Fault> {
         let mut done = 0;
         // A row group without rows is passed by `group`.

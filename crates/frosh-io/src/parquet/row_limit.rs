@@ -2,12 +2,11 @@
 //! of Parquet can stand for any number of values, since equal levels and equal values are stored as one run.
 //!
 //! The crate decodes whole rows, as many as it is asked for. The lengths of rows are given by the
-//! repetition levels: one for each value, 0 where a row begins. They are stored as runs, which are counted
-//! here without being expanded.
+//! repetition levels (`levels.rs`).
 
+use super::levels::{Lengths, Levels};
 use super::page_table::Start;
 use super::pages::CheckedFile;
-use super::thrift::varint;
 use crate::decompress::{largest_claim, largest_total, unzstd};
 use ::parquet::arrow::arrow_reader::RowGroups;
 use ::parquet::basic::{Compression, Encoding, Type};
@@ -187,6 +186,7 @@ impl Iterator for ColumnChunks {
             Box::new(CheckedPages {
                 pages,
                 dictionary_page,
+                held_back: None,
                 rest,
                 zstd,
                 lists,
@@ -217,8 +217,11 @@ fn width(column: &ColumnDescriptor) -> usize {
 /// The pages of a column in one row group.
 struct CheckedPages {
     pages: SerializedPageReader<CheckedFile>,
-    /// Gives the dictionary, if it is not before the first of these pages.
+    /// Gives the dictionary, if it is not before the first of these pages. It is given before the first page that needs it:
+    /// many writers begin with a dictionary, and give it up after a megabyte.
     dictionary_page: Option<SerializedPageReader<CheckedFile>>,
+    /// The page that comes after the dictionary.
+    held_back: Option<Page>,
     /// Values at the start of the next page that must belong to a row of the page before, if that is known.
     rest: Option<usize>,
     /// Whether they are compressed with zstd.
@@ -351,16 +354,26 @@ fn decompress(page: &mut Page) -> Result<()> {
 
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        let page = match self.dictionary_page.take() {
-            Some(mut pages) => pages.get_next_page()?,
-            None => self.pages.get_next_page()?,
-        };
-        page.map(|page| self.prepare(page)).transpose()
+        if let Some(page) = self.held_back.take() {
+            return Ok(Some(page));
+        }
+        let page = self.pages.get_next_page()?.map(|page| self.prepare(page)).transpose()?;
+        let needs_dictionary = page.as_ref().is_some_and(|page| {
+            matches!(page.encoding(), Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY)
+        });
+        match self.dictionary_page.take_if(|_| needs_dictionary) {
+            None => Ok(page),
+            Some(mut dictionary) => {
+                self.held_back = page;
+                dictionary.get_next_page()?.map(|page| self.prepare(page)).transpose()
+            }
+        }
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-        if let Some(pages) = &mut self.dictionary_page {
-            return pages.peek_next_page();
+        if let Some(page) = &self.held_back {
+            let num_levels = Some(page.num_values() as usize);
+            return Ok(Some(PageMetadata { num_rows: None, num_levels, is_dict: false }));
         }
         self.pages.peek_next_page()
     }
@@ -373,7 +386,7 @@ impl PageReader for CheckedPages {
     }
 
     fn supports_deferred_dictionary(&self) -> bool {
-        self.dictionary_page.is_none() && self.pages.supports_deferred_dictionary()
+        self.pages.supports_deferred_dictionary()
     }
 
     fn take_deferred_dictionary(&mut self) -> Result<Option<Page>> {
@@ -390,104 +403,6 @@ impl Iterator for CheckedPages {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.get_next_page().transpose()
-    }
-}
-
-/// Repetition levels of one bit each, as a page stores them.
-enum Levels<'a> {
-    /// Runs of equal levels, and runs of bit-packed levels.
-    Runs(&'a [u8]),
-    /// Bit-packed: eight levels in each byte.
-    Bits(&'a [u8]),
-}
-
-impl Levels<'_> {
-    /// Number of levels before the first 0, of `values` levels.
-    fn leading(&self, values: usize) -> usize {
-        let bits = |bits: &[u8]| {
-            let ones = bits.iter().map(|byte| byte.trailing_ones() as usize);
-            let full = ones.clone().take_while(|ones| *ones == 8).count();
-            8 * full + ones.skip(full).next().unwrap_or(0)
-        };
-        let (mut rest, mut leading) = match self {
-            Levels::Bits(packed) => return bits(packed).min(values),
-            Levels::Runs(runs) => (*runs, 0),
-        };
-        while leading < values
-            && let Some(head) = varint(&mut rest)
-        {
-            let count = usize::try_from(head >> 1).unwrap_or(usize::MAX);
-            let (run, ones) = if head & 1 == 1 {
-                let packed = &rest[..rest.len().min(count)];
-                rest = &rest[packed.len()..];
-                (8 * packed.len(), bits(packed))
-            } else {
-                let Some((level, after)) = rest.split_first() else { break };
-                rest = after;
-                (count, if *level == 0 { 0 } else { count })
-            };
-            leading = leading.saturating_add(ones);
-            if ones < run {
-                break;
-            }
-        }
-        leading.min(values)
-    }
-}
-
-/// Counts the lengths of rows by their repetition levels.
-#[derive(Default)]
-struct Lengths {
-    /// Length so far of the last row.
-    row: usize,
-}
-
-impl Lengths {
-    /// Counts `values` levels, and returns the length of the longest row among them. If levels are missing,
-    /// the crate will report it.
-    fn count(&mut self, levels: Levels<'_>, mut values: usize) -> usize {
-        let mut longest = 0;
-        let mut rest = match levels {
-            Levels::Bits(bits) => return self.bits(bits, values),
-            Levels::Runs(runs) => runs,
-        };
-        while values > 0
-            && let Some(head) = varint(&mut rest)
-        {
-            let count = usize::try_from(head >> 1).unwrap_or(usize::MAX);
-            if head & 1 == 1 {
-                let bits = &rest[..rest.len().min(count)];
-                rest = &rest[bits.len()..];
-                longest = longest.max(self.bits(bits, values));
-                values = values.saturating_sub(8 * bits.len());
-            } else if let Some((level, after)) = rest.split_first() {
-                rest = after;
-                let run = count.min(values);
-                values -= run;
-                if *level != 0 {
-                    self.row = self.row.saturating_add(run);
-                } else if run > 0 {
-                    self.row = 1;
-                }
-                longest = longest.max(self.row);
-            } else {
-                break;
-            }
-        }
-        longest
-    }
-
-    fn bits(&mut self, bits: &[u8], values: usize) -> usize {
-        let mut longest = 0;
-        let (whole, last) = bits.split_at((values / 8).min(bits.len()));
-        let last = last.first().map(|byte| (*byte, values % 8));
-        for (byte, count) in whole.iter().map(|byte| (*byte, 8)).chain(last) {
-            for bit in 0..count {
-                self.row = if byte >> bit & 1 == 0 { 1 } else { self.row + 1 };
-                longest = longest.max(self.row);
-            }
-        }
-        longest
     }
 }
 
@@ -517,40 +432,5 @@ mod tests {
         assert_eq!(page.buffer().len(), 16 << 17);
         let why = decompress(&mut bomb(2049)).unwrap_err().to_string();
         assert!(why.contains("holds more than 268435456 bytes"), "{why}");
-    }
-
-    #[test]
-    fn row_lengths_are_counted_from_repetition_levels() {
-        let of = |levels: Levels<'_>, values| {
-            let mut lengths = Lengths::default();
-            (lengths.count(levels, values), lengths.row)
-        };
-        // A row of 400,000,000 values: level 0, then 399,999,999 times level 1.
-        let run = [2, 0, 0xFE, 0x8F, 0xBC, 0xFD, 0x02, 1];
-        assert_eq!(of(Levels::Runs(&run), 400_000_000), (400_000_000, 400_000_000));
-        assert_eq!(of(Levels::Runs(&run), 5), (5, 5));
-        assert_eq!(of(Levels::Runs(&run[..2]), 5), (1, 1));
-        // Eight levels at once, the lowest bit first: rows of 3, 4 and (so far) 1.
-        assert_eq!(of(Levels::Runs(&[3, 0b0111_0110]), 8), (4, 1));
-        assert_eq!(of(Levels::Runs(&[3, 0b0111_0110]), 5), (3, 2));
-        assert_eq!(of(Levels::Bits(&[0b0111_0110, 1]), 9), (4, 2));
-        assert_eq!(of(Levels::Runs(&[]), 5), (0, 0));
-        let mut lengths = Lengths { row: 7 };
-        assert_eq!(lengths.count(Levels::Runs(&[6, 1, 4, 0]), 5), 10);
-        assert_eq!(lengths.row, 1);
-    }
-
-    #[test]
-    fn levels_before_the_first_row_are_counted() {
-        let runs = |runs: &[u8], values| Levels::Runs(runs).leading(values);
-        assert_eq!(runs(&[2, 0, 6, 1], 4), 0);
-        assert_eq!(runs(&[6, 1, 2, 0], 4), 3);
-        assert_eq!(runs(&[6, 1, 4, 1], 4), 4);
-        // Bit-packed levels: eight and two more ones, then a run.
-        assert_eq!(runs(&[5, 0xFF, 0b1111_1011, 2, 0], 17), 10);
-        assert_eq!(runs(&[3, 0xFF, 6, 1, 2, 0], 12), 11);
-        assert_eq!(Levels::Bits(&[0xFF, 0b0000_0111]).leading(16), 11);
-        assert_eq!(Levels::Bits(&[0xFF]).leading(5), 5);
-        assert_eq!(runs(&[], 9), 0);
     }
 }

@@ -103,3 +103,139 @@ fn a_page_that_claims_to_be_huge_is_refused() {
     let why = refused(file.path(), Format::Parquet, None);
     assert!(why.contains("is damaged") && why.contains("claims to hold 2147483647 bytes"), "{why}");
 }
+
+/// A file with one row group and one column `v` of lists of f32. Page after page has so many values; most pages begin
+/// within a row. Value `i` is `i`. (pyarrow wrote such pages for a long time. Now its pages end with a row.)
+fn pages_within_rows(dim: usize, pages: &[usize]) -> Vec<u8> {
+    fn varint(mut number: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        while number >= 128 {
+            out.push(number as u8 | 128);
+            number >>= 7;
+        }
+        out.push(number as u8);
+        out
+    }
+    // A number as Thrift's compact protocol has it.
+    let int = |number: usize| varint(number << 1);
+    let sized = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat();
+    let (mut data, mut values) = (Vec::new(), 0);
+    for &count in pages {
+        let all = values..values + count;
+        values += count;
+        // A run of one for each level, and then all levels in one run.
+        let repetition: Vec<u8> = all.clone().flat_map(|i| [2, u8::from(i % dim != 0)]).collect();
+        let definition = [int(count), vec![1]].concat();
+        let plain: Vec<u8> = all.flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let content = [sized(&repetition), sized(&definition), plain].concat();
+        // The header: 1 the kind, 2 and 3 the size, 5 the number of values and three encodings.
+        let (size, count) = (int(content.len()), int(count));
+        data.extend([&[0x15, 0, 0x15], &size[..], &[0x15], &size, &[0x2C, 0x15], &count].concat());
+        data.extend([0x15, 0, 0x15, 6, 0x15, 6, 0, 0]);
+        data.extend(content);
+    }
+    let group = |name: &str, repetition: u8, more: &[u8]| {
+        let name = [&[0x35, repetition, 0x18, name.len() as u8], name.as_bytes()].concat();
+        [&name[..], &[0x15, 2], more, &[0]].concat()
+    };
+    let schema = [
+        group("schema", 0, &[]),
+        group("v", 0, &[0x15, 6]),
+        group("list", 4, &[]),
+        [&[0x15, 8, 0x25, 0, 0x18, 4][..], b"item", &[0]].concat(),
+    ];
+    let path: Vec<u8> = ["v", "list", "item"]
+        .iter()
+        .flat_map(|part| [&[part.len() as u8], part.as_bytes()].concat())
+        .collect();
+    let (size, rows) = (int(data.len()), int(values / dim));
+    let column = [
+        &[0x15, 8, 0x19, 0x15, 0, 0x19, 0x38][..],
+        &path,
+        &[0x15, 0, 0x16],
+        &int(values),
+        &[0x16],
+        &size,
+        &[0x16],
+        &size,
+        &[0x26],
+        &int(4),
+        &[0],
+    ];
+    let metadata = [
+        &[0x15, 2, 0x19, 0x4C][..],
+        &schema.concat(),
+        &[0x16],
+        &rows,
+        &[0x19, 0x1C, 0x19, 0x1C, 0x26],
+        &int(4),
+        &[0x1C],
+        &column.concat(),
+        &[0, 0x16],
+        &size,
+        &[0x16],
+        &rows,
+        &[0, 0],
+    ]
+    .concat();
+    let length = (metadata.len() as u32).to_le_bytes();
+    [b"PAR1", &data[..], &metadata, &length, b"PAR1"].concat()
+}
+
+#[test]
+fn pages_that_begin_within_a_row_are_found() {
+    const DIM: usize = 7;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    // Pages of less than a row, of several rows, and ones that begin with a row: 490 values, 70 rows.
+    let pages = [10, 3, 1, 14, 5, 2, 100, 90, 20, 1, 1, 1, 50, 63, 70, 7, 33, 19];
+    assert_eq!(pages.iter().sum::<usize>(), 490);
+    std::fs::write(file.path(), pages_within_rows(DIM, &pages)).unwrap();
+    let want = |rows: std::ops::Range<usize>| -> Vec<f32> {
+        (rows.start * DIM..rows.end * DIM).map(|i| i as f32).collect()
+    };
+    for from in 0..70 {
+        let mut source = open(file.path(), None, false).unwrap();
+        let mut values = Values::empty(Kind::F32);
+        for rows in [from / 2..from, from..from + 1, (from + 3).min(70)..70] {
+            source.select(rows.start as u64..rows.end as u64).unwrap();
+            let got = source.read(100, &mut values).unwrap();
+            assert_eq!((got, &values), (rows.len(), &Values::F32(want(rows.clone()))), "{rows:?}");
+        }
+    }
+    let meta = metadata(file.as_file()).unwrap();
+    let mut table = PageTable::new(0, DIM, meta.metadata().row_group(0).column(0));
+    let found: Vec<_> = (0..70).filter_map(|row| table.find(file.as_file(), row)).collect();
+    assert!(found.iter().filter(|found| found.before > 0).count() > 30);
+    // With another dimension, rows do not begin where they are expected.
+    let mut groups = Groups::new(file.reopen().unwrap(), meta, &[0], Kind::F32, None).unwrap();
+    groups.dim = Some(DIM - 1);
+    groups.seek_row(40).unwrap();
+    let why = groups.next_batch().unwrap_err().at(Path::new("f")).to_string();
+    assert!(why.contains("rows before this range differ in length"), "{why}");
+}
+
+#[test]
+fn rows_are_found_by_the_headers_of_pages() {
+    for name in ["pages", "pages_dictionary", "pages_v2"] {
+        let file = File::open(fixture(&format!("{name}.parquet"))).unwrap();
+        let meta = metadata(&file).unwrap();
+        let chunk = meta.metadata().row_group(0).column(1);
+        let (start, length) = chunk.byte_range();
+        let mut table = PageTable::new(0, 8, chunk);
+        assert_eq!(table.find(&file, 0), None, "the first page");
+        let mut firsts = std::collections::HashSet::new();
+        for row in (0..300).rev() {
+            let Some(found) = table.find(&file, row) else { continue };
+            assert_eq!(found.pages.end, start + length, "{name}");
+            assert_eq!(found.dictionary.is_some(), name == "pages_dictionary");
+            assert!(found.skip <= 30, "{name} {row}: {found:?}");
+            firsts.insert(found.pages.start);
+        }
+        assert!(firsts.len() > 5, "{name}: {} pages", firsts.len());
+        // Headers that make no sense are left to the crate.
+        let mut table = PageTable::new(0, 8, meta.metadata().row_group(0).column(0));
+        let empty = tempfile::tempfile().unwrap();
+        assert_eq!(table.find(&empty, 7), None);
+        assert_eq!(PageTable::new(0, usize::MAX, chunk).find(&file, u64::MAX), None);
+    }
+}

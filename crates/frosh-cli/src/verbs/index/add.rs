@@ -7,16 +7,18 @@ use crate::args::{Common, Reading, names};
 use crate::choice;
 use crate::kinds;
 use crate::output::count;
+use crate::pieces;
 use crate::progress::Progress;
 use crate::signals::{self, Interrupted};
 use crate::skipping::Skipping;
 use crate::verbs::encode::check_dim;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{Index, IndexWriter, StoredVectors};
-use frosh_io::{IdType, Options, Vectors};
+use frosh::{Index, IndexWriter, NewRows, StoredVectors};
+use frosh_io::{Batch, IdType, Ids, Options, Vectors};
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -151,6 +153,33 @@ impl Input {
         data.chain(self.ids.ids.iter().map(|path| &**path)).chain(list)
     }
 
+    /// Adds some rows of a batch, the first of which has this number in the stream. `ids` are those of all rows.
+    fn push(
+        &self,
+        new: &mut NewRows<'_>,
+        batch: &Batch,
+        rows: Range<usize>,
+        number: u64,
+        ids: Option<&Ids>,
+    ) -> Result<()> {
+        let number = number as usize;
+        // Ids of the batch are those of its rows; ids of files are those of all rows.
+        let of_rows = match (batch.ids(), ids) {
+            (Some(ids), _) => Some((ids, rows.clone())),
+            (None, Some(ids)) => Some((ids, number..number + rows.len())),
+            (None, None) => None,
+        };
+        match of_rows {
+            None => batch.feed_range(rows, new)?,
+            Some((ids, range)) if range.end > ids.len() => {
+                let name = self.ids.ids[0].display();
+                bail!("{name}: {} ids, but the data has more rows", ids.len());
+            }
+            Some((ids, range)) => batch.feed_range(rows, AddWithIds { new, ids, range })?,
+        }
+        Ok(())
+    }
+
     fn run(
         &self,
         common: &Common,
@@ -176,11 +205,27 @@ impl Input {
         let bytes_per_row = vectors.dim() * vectors.kind().bytes();
         let mut progress = Progress::new("adding", vectors.rows(), bytes_per_row, common.quiet);
         progress.start_at(resume_at.unwrap_or(0));
-        let mut batches = vectors.batches_from(resume_at.unwrap_or(0));
         // Rows that were added, and all rows that were passed.
         let (mut added, mut passed) = (0u64, None);
+        let side_by_side = learner.is_none() && pieces::can(vectors);
+        if side_by_side {
+            pieces::batches_in_order(vectors, |batch, left_out| {
+                for (run, first) in batch.iter().flat_map(|batch| batch.runs()) {
+                    let Some(batch) = batch else { break };
+                    if ids.is_none() && batch.ids().is_none() {
+                        new.skip_numbers(first - passed.unwrap_or(0));
+                    }
+                    passed = Some(first + run.len() as u64);
+                    added += run.len() as u64;
+                    progress.add(run.len());
+                    self.push(&mut new, batch, run, first, ids.as_ref())?;
+                }
+                skipped.add(&left_out)
+            })?;
+        }
+        let mut batches = (!side_by_side).then(|| vectors.batches_from(resume_at.unwrap_or(0)));
         let interrupt = learner.as_ref().map(|_| signals::finish_on_interrupt());
-        loop {
+        while let Some(batches) = &mut batches {
             let (clock, late) = (Instant::now(), Cell::new(false));
             let stop = || {
                 late.set(learner.as_ref().is_some_and(Learner::is_late));
@@ -205,25 +250,9 @@ impl Input {
                 while from < run.end {
                     let room = learner.as_ref().map_or(usize::MAX, Learner::room);
                     let rows = from..run.end.min(from.saturating_add(room));
-                    let number = first as usize + (from - run.start);
+                    let number = first + (from - run.start) as u64;
                     from = rows.end;
-                    // Ids of the batch are those of its rows; ids of files are those of all rows.
-                    let of_rows = match (batch.ids(), &ids) {
-                        (Some(ids), _) => Some((ids, rows.clone())),
-                        (None, Some(ids)) => Some((ids, number..number + rows.len())),
-                        (None, None) => None,
-                    };
-                    match of_rows {
-                        None => batch.feed_range(rows.clone(), &mut new)?,
-                        Some((ids, range)) if range.end > ids.len() => {
-                            let name = self.ids.ids[0].display();
-                            bail!("{name}: {} ids, but the data has more rows", ids.len());
-                        }
-                        Some((ids, range)) => {
-                            let with_ids = AddWithIds { new: &mut new, ids, range };
-                            batch.feed_range(rows.clone(), with_ids)?;
-                        }
-                    }
+                    self.push(&mut new, batch, rows.clone(), number, ids.as_ref())?;
                     let Some(learner) = &mut learner else { continue };
                     batch.feed_range(rows.clone(), &mut learner.sketcher)?;
                     learner.add(rows.len());
@@ -245,7 +274,9 @@ impl Input {
         drop(interrupt);
         let mut passed = passed.unwrap_or(0);
         drop(progress);
-        skipped.add(&batches.take_left_out())?;
+        if let Some(batches) = &mut batches {
+            skipped.add(&batches.take_left_out())?;
+        }
         if skipped.end() > passed {
             if ids.is_none() && self.ids.id_column.is_none() {
                 new.skip_numbers(skipped.end() - passed);
