@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::signals::{self, Interrupted};
 use crate::skipping::{LeftOut, Skipping};
 use anyhow::{Result, bail};
-use frosh::{AtomicFile, Config, Pool, Sketcher};
+use frosh::{AtomicFile, Config, Pool, Sketch, Sketcher};
 use frosh_io::Vectors;
 use reading::Input;
 use serde_json::{Value, json};
@@ -17,11 +17,14 @@ use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Instant;
 
 /// What came of it.
 pub(crate) struct Learned {
-    /// The state after the last row.
-    pub(crate) sketcher: Sketcher,
+    /// The sketch of all rows.
+    pub(crate) result: Sketch,
+    /// Rows of the sketch, as the settings have them.
+    pub(crate) sketch_rows: usize,
     /// To be removed once the result is written.
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Rows that an earlier run had done.
@@ -43,7 +46,7 @@ impl Learned {
     /// To be called when the result is written: an interrupt is not a success.
     pub(crate) fn end(&self, output: &Path) -> Result<()> {
         if self.interrupted {
-            let rows = count(self.sketcher.rows());
+            let rows = count(self.result.rows());
             bail!(Interrupted(format!(
                 "interrupted: {} was learned from the {rows} rows read until then",
                 output.display()
@@ -229,8 +232,13 @@ pub(crate) fn learn(
         );
     }
     let left_out = skipped.finish()?;
+    let (clock, sketch_rows) = (Instant::now(), sketcher.sketch_rows());
+    // Not `sketch`, which would copy the sample.
+    let result = sketcher.finish();
+    let sketch = sketch + clock.elapsed().as_secs_f64();
     Ok(Learned {
-        sketcher,
+        result,
+        sketch_rows,
         checkpoint,
         resumed_at,
         left_out,

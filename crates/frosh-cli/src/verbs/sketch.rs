@@ -64,8 +64,8 @@ impl Sketch {
         let learned = learn(
             data, output, reading, skipping, learning, worker, self.clock, common, None, None,
         )?;
-        let (rows, dim) = (learned.sketcher.rows(), learned.sketcher.dim());
-        let sketch = learned.sketcher.sketch();
+        let sketch = &learned.result;
+        let (rows, dim) = (sketch.rows(), sketch.dim());
         sketch.save(&self.output)?;
         if let Some(checkpoint) = &learned.checkpoint {
             checkpoint.remove();

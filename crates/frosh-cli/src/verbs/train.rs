@@ -77,11 +77,10 @@ impl Train {
             fitting,
             refresh,
         )?;
-        let Learned { sketcher, checkpoint, .. } = &learned;
+        let Learned { result, checkpoint, .. } = &learned;
         let clock = Instant::now();
-        let sketch = sketcher.sketch();
-        let model = self.fitting.model(&sketch)?;
-        self.fitting.check_variance(&model, &sketch)?;
+        let model = self.fitting.model(result)?;
+        self.fitting.check_variance(&model, result)?;
         let solve = clock.elapsed().as_secs_f64();
         model.save(&self.output)?;
         if let Some(checkpoint) = checkpoint {
@@ -100,8 +99,8 @@ impl Train {
         total: f64,
         solve: f64,
     ) -> Result<()> {
-        let Learned { sketcher, resumed_at, left_out, read, sketch, .. } = learned;
-        let (rows, bits, hasher) = (sketcher.rows(), model.bits(), model.hasher());
+        let Learned { result, resumed_at, left_out, read, sketch, .. } = learned;
+        let (rows, bits, hasher) = (result.rows(), model.bits(), model.hasher());
         if common.json {
             return print_json(&json!({
                 "model": self.output.display().to_string(),
@@ -116,8 +115,8 @@ impl Train {
                 "method": self.learning.method.as_str(),
                 "metric": model.metric().as_str(),
                 "rotation": hasher.map(|hasher| hasher.rotation().as_str()),
-                "sketch_rows": sketcher.sketch_rows(),
-                "block_rows": sketcher.block_rows(),
+                "sketch_rows": learned.sketch_rows,
+                "block_rows": result.block_rows(),
                 "half_life": self.learning.half_life,
                 "threads": learned.threads,
                 "resumed_at": resumed_at,
