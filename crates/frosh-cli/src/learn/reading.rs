@@ -148,11 +148,7 @@ impl Readers<'_> {
             Some(reader) => reader,
             None => {
                 self.made.fetch_add(1, Ordering::Relaxed);
-                let b = std::env::var("FROSH_BATCH")
-                    .ok()
-                    .and_then(|b| b.parse().ok())
-                    .unwrap_or(1usize << 20);
-                self.vectors.ranges()?.batch_bytes(b)
+                self.vectors.ranges()?.batch_bytes(BATCH_BYTES)
             }
         };
         reader.start(range);
