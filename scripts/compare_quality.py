@@ -192,10 +192,9 @@ def frosh_merged(data: Set, size: int) -> dict[str, Cell]:
         shard = data.base_file.with_name(f"shard{worker}.npy")
         np.save(shard, part)
         sketches.append(str(shard.with_suffix(".sketch")))
-        run_frosh("sketch", str(shard), "--worker", str(worker), "--sketch-rows", sketch_rows, "-o", sketches[-1],
-                  "--force")
+        run_frosh("sketch", str(shard), "--worker", str(worker), "--sketch-rows", sketch_rows, "-o", sketches[-1])
     merged = str(data.base_file.with_name("merged.sketch"))
-    run_frosh("merge", *sketches, "-o", merged, "--force")
+    run_frosh("merge", *sketches, "-o", merged)
     seconds, _ = timed(lambda: run_frosh("fit", merged, "--bytes", str(size), "-o", str(model), "--force"))
     return evaluated(data, model, 8 * size, {"estimated": MERGED}, seconds)
 

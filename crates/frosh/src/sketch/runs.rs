@@ -62,7 +62,7 @@ impl Sketcher {
     ///
     /// ```
     /// use frosh::{Config, Pool, Rows, Sketcher};
-    /// # let data: Vec<f32> = (0..16 * 5000).map(|i| ((i * i) % 97) as f32).collect();
+    /// # let data: Vec<f32> = (0..16 * 5000u64).map(|i| ((i * i) % 97) as f32).collect();
     /// let config = Config::new(16).run_rows(1000);
     /// let mut sketcher = Pool::new(2)?.install(|| Sketcher::new(config.clone()))?;
     /// let all = Rows::new(&data, 16)?;
