@@ -5,8 +5,7 @@
 //! and the same as Parquet, uncompressed; arguments that are files are measured too. Needs 3 GB of disk; `-- --small` takes
 //! a tenth.
 
-use frosh_io::{Options, RangeReader, Vectors};
-use std::io::Write as _;
+use frosh_io::{Format, Kind, Options, Output, RangeReader, Target, Values, Vectors};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -15,6 +14,8 @@ use std::time::Instant;
 const DIM: usize = 768;
 const BYTES: usize = 1_000_000_000;
 const REPEATS: usize = 5;
+/// Rows that are made and written at a time.
+const WRITTEN_ROWS: usize = 1024;
 
 fn main() {
     let small = std::env::args().any(|a| a == "--small");
@@ -97,23 +98,24 @@ fn read(vectors: &Vectors, threads: usize) -> f64 {
 
 /// A `.npy` file of floats whose columns differ in size.
 fn write(path: &Path, rows: usize) {
-    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {DIM}), }}");
-    let header = format!("{header:<117}\n");
-    let file = std::fs::File::create(path).expect("a file");
-    let mut file = std::io::BufWriter::with_capacity(1 << 20, file);
-    file.write_all(b"\x93NUMPY\x01\x00").expect("space on the disk");
-    file.write_all(&(header.len() as u16).to_le_bytes()).expect("space on the disk");
-    file.write_all(header.as_bytes()).expect("space on the disk");
+    let target = Target {
+        format: Format::Npy,
+        kind: Kind::F32,
+        dim: DIM,
+        rows: Some(rows as u64),
+        name: None,
+    };
+    let mut file = Output::create(path, &target).expect("a file");
     let mut state = 1u64;
-    for _ in 0..rows {
-        for i in 0..DIM {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            let scale = 1.0 / (1.0 + i as f32 / 16.0).sqrt();
-            let value = ((state >> 40) as f32 / (1 << 24) as f32 - 0.5) * scale;
-            file.write_all(&value.to_le_bytes()).expect("space on the disk");
-        }
+    let mut value = |i: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32 / (1 << 24) as f32 - 0.5) / (1.0 + i as f32 / 16.0).sqrt()
+    };
+    for first in (0..rows).step_by(WRITTEN_ROWS) {
+        let count = WRITTEN_ROWS.min(rows - first);
+        let values = (0..count * DIM).map(|i| value(i % DIM)).collect();
+        file.write_values(&Values::F32(values), DIM).expect("space on the disk");
     }
-    file.flush().expect("space on the disk");
+    file.finish().expect("space on the disk");
 }

@@ -17,12 +17,14 @@ pub fn load(folder: &Path) -> Result<Results> {
     store::read_json(&file)
 }
 
-/// Writes `report.html`, its summary `README.md`, `claims.json` and the figures as SVG files into a folder.
+/// Writes `report.html`, its summary `README.md`, the figures as SVG files, and `claims.json` unless nothing of the paper was
+/// run, into a folder.
 pub fn publish(results: &Results, folder: &Path) -> Result<()> {
     store::write(&folder.join("report.html"), page(results).as_bytes())?;
     store::write(&folder.join("README.md"), readme(results).as_bytes())?;
-    let claims = claims(results);
-    store::write(&folder.join("claims.json"), &store::json(&claims))?;
+    if !results.only_streams() {
+        store::write(&folder.join("claims.json"), &store::json(&claims(results)))?;
+    }
     figures(results)
         .iter()
         .try_for_each(|(name, svg)| store::write(&folder.join(name), svg.as_bytes()))

@@ -113,3 +113,10 @@ pub struct Results {
     /// What was measured.
     pub records: Vec<Record>,
 }
+
+impl Results {
+    /// Whether streams that change are all that was measured: then nothing of the paper was, and its claims say nothing.
+    pub fn only_streams(&self) -> bool {
+        !self.records.is_empty() && self.records.iter().all(|r| r.experiment == "streams")
+    }
+}

@@ -6,7 +6,8 @@
 //! key = seed || purpose + 256 run || worker || index        (four u64, little endian)
 //! ```
 //!
-//! (`run` is 0 but for the later [runs](crate::sketch::runs) of a long stream of rows) so streams can be opened in any order and on any thread.
+//! so streams can be opened in any order and on any thread. `run` is the number of the [run](crate::sketch::runs) of a long
+//! stream of rows, and 0 for everything else.
 //! [`priority`] is the random-access form: one 64-bit number for each row, which is the row-th
 //! output of SplitMix64 with a state mixed from seed and worker.
 //!

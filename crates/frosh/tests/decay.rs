@@ -1,26 +1,17 @@
 //! Decay against its definition: a dense weighted scatter in double precision. Promises 1 to 5 with decay are tested with
 //! those without, in promises.rs and memory.rs.
 
-use faer::{Mat, Side};
+mod weighted;
+
+use faer::Mat;
 use frosh::{Config, Error, Hasher, Method, Rows, Sketch, Sketcher};
+use weighted::{check, dense, weights};
 
 const DIM: usize = 10;
 const HALF_LIVES: [u64; 3] = [50, 300, 5000];
 
-/// Rows whose mean and strong columns change along the stream.
 fn rows(n: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
-    };
-    let value = |i: usize, c: usize, x: f32| {
-        let strong = if c == i * DIM / n { 6.0 } else { 1.0 };
-        x * strong + 3.0 * i as f32 / n as f32 + c as f32
-    };
-    (0..n * DIM).map(|e| value(e / DIM, e % DIM, next())).collect()
+    weighted::changing_rows(n, DIM, seed)
 }
 
 fn learn(config: Config, data: &[f32]) -> Sketch {
@@ -29,46 +20,6 @@ fn learn(config: Config, data: &[f32]) -> Sketch {
         sketcher.push(Rows::new(batch, DIM).unwrap()).unwrap();
     }
     sketcher.finish()
-}
-
-/// Weights of the rows of a stream in blocks of `block` rows, `age` rows after its end.
-fn weights(n: usize, block: usize, half_life: u64, age: u64) -> Vec<f64> {
-    let weight = |i: usize| {
-        let end = ((i / block + 1) * block).min(n);
-        ((end as f64 - n as f64 - age as f64) / half_life as f64).exp2()
-    };
-    (0..n).map(weight).collect()
-}
-
-/// Total weight, mean and scatter of weighted rows.
-fn dense(data: &[f32], weights: &[f64]) -> (f64, Vec<f64>, Mat<f64>) {
-    let total: f64 = weights.iter().sum();
-    let at = |i: usize, c: usize| f64::from(data[i * DIM + c]);
-    let mean: Vec<f64> = (0..DIM)
-        .map(|c| weights.iter().enumerate().map(|(i, w)| w * at(i, c)).sum::<f64>() / total)
-        .collect();
-    let a = Mat::from_fn(weights.len(), DIM, |i, c| weights[i].sqrt() * (at(i, c) - mean[c]));
-    (total, mean, a.transpose() * &a)
-}
-
-/// Compares weight, mean and mass with the definition, and checks the certificate.
-fn check(sketch: &Sketch, data: &[f32], weights: &[f64], what: &str) {
-    let (total, mean, exact) = dense(data, weights);
-    assert_eq!(sketch.rows() as usize, weights.len());
-    assert!((sketch.weight() / total - 1.0).abs() < 1e-12, "{what}: {} {total}", sketch.weight());
-    for (got, want) in sketch.mean().iter().zip(&mean) {
-        assert!((got - want).abs() < 1e-6, "{what}: mean {got} {want}");
-    }
-    let mass: f64 = (0..DIM).map(|c| exact[(c, c)]).sum();
-    let certificate = sketch.certificate();
-    assert!(!certificate.compressed, "{what}");
-    assert!((certificate.mass / mass - 1.0).abs() < 1e-5, "{what}: {} {mass}", certificate.mass);
-    let b = sketch.sketched();
-    let b = Mat::from_fn(b.len() / DIM, DIM, |i, c| f64::from(b[i * DIM + c]));
-    let lost = (&exact - b.transpose() * &b).self_adjoint_eigenvalues(Side::Lower).unwrap();
-    assert!(lost[0] >= -1e-5 * mass, "{what}: {} of {mass}", lost[0]);
-    let most = certificate.removed + 1e-5 * mass;
-    assert!(lost[DIM - 1] <= most, "{what}: {} above {most}", lost[DIM - 1]);
 }
 
 #[test]
@@ -82,7 +33,7 @@ fn a_sketch_is_that_of_the_weighted_rows_and_its_certificate_holds() {
                 let n = if method == Method::Osh { n } else { 16 * l };
                 let config = Config::new(DIM).method(method).sketch_rows(l).half_life(half_life);
                 let sketch = learn(config, &data[..n * DIM]);
-                let weights = weights(n, l / 2, half_life, 0);
+                let weights = weights(n, usize::MAX, l / 2, half_life, 0);
                 let what = format!("{method} l = {l}, half-life {half_life}");
                 check(&sketch, &data[..n * DIM], &weights, &what);
                 // Rows of ten dimensions fit into the upper half of a sketch of 24 rows.
@@ -103,8 +54,8 @@ fn mean_and_weight_are_exact_and_the_scatter_is_close_where_rows_are_compressed(
             let config = Config::new(DIM).sketch_rows(32).method(method).half_life(half_life);
             let lsh = method == Method::Lsh;
             let sketch = learn(if lsh { config } else { config.block_rows(block) }, &data);
-            let weights = weights(n, block, half_life, 0);
-            let (total, mean, exact) = dense(&data, &weights);
+            let weights = weights(n, usize::MAX, block, half_life, 0);
+            let (total, mean, exact) = dense(&data, DIM, &weights);
             assert!((sketch.weight() / total - 1.0).abs() < 1e-12, "{method} {half_life}");
             for (got, want) in sketch.mean().iter().zip(&mean) {
                 assert!((got - want).abs() < 1e-6, "{method}: {got} {want}");
@@ -120,7 +71,7 @@ fn mean_and_weight_are_exact_and_the_scatter_is_close_where_rows_are_compressed(
             let most = if half_life == 200 { 0.5 } else { 0.15 };
             assert!(error < most, "{method} {half_life}: {error}");
             // The scatter without decay is far from it: the strong column is another one at each tenth of the stream.
-            let (_, _, plain) = dense(&data, &vec![total / n as f64; n]);
+            let (_, _, plain) = dense(&data, DIM, &vec![total / n as f64; n]);
             assert!((&plain - &exact).norm_l2() / exact.norm_l2() > 2.0 * error, "{method}");
         }
     }
@@ -143,8 +94,9 @@ fn merges_in_any_tree_are_those_of_the_weighted_rows() {
                 .collect();
             let ends: Vec<u64> = sketches.iter().map(Sketch::clock).collect();
             assert_eq!(ends, [1120, 230, 300]);
-            let all: Vec<f64> =
-                (0..3).flat_map(|w| weights(counts[w], l / 2, half_life, 1120 - ends[w])).collect();
+            let all: Vec<f64> = (0..3)
+                .flat_map(|w| weights(counts[w], usize::MAX, l / 2, half_life, 1120 - ends[w]))
+                .collect();
             let [a, b, c] = [&sketches[0], &sketches[1], &sketches[2]];
             let pair = |x, y| Sketch::merge([x, y]).unwrap();
             let trees = [
@@ -208,7 +160,7 @@ fn a_long_half_life_changes_next_to_nothing_and_a_short_one_forgets() {
     // A half-life of one row: only the last block counts.
     let short = learn(config().half_life(1), &data);
     let last = 2000 % 12;
-    let (total, mean, _) = dense(&data[(n - last) * DIM..], &vec![1.0; last]);
+    let (total, mean, _) = dense(&data[(n - last) * DIM..], DIM, &vec![1.0; last]);
     assert!((short.weight() - total).abs() < 2.0 * 12.0 / 256.0, "{}", short.weight());
     for (got, want) in short.mean().iter().zip(&mean) {
         assert!((got - want).abs() < 0.05, "{got} {want}");

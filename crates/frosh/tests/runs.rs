@@ -1,34 +1,18 @@
 //! Streams of several runs: against their definition, after bad rows, and resumed. Promises 1, 2, 4 and 5 with runs are tested
 //! with those without, in promises.rs, and memory in memory.rs.
 
-use faer::{Mat, Side};
+mod weighted;
+
 use frosh::{Config, Error, Finished, Method, Pool, RangeRows, Rows, Sketch, Sketcher};
 use std::ops::Range;
 use std::sync::Mutex;
+use weighted::{check, noise, weights};
 
 const DIM: usize = 12;
 const METHODS: [Method; 4] = [Method::Frosh, Method::FroshSparse, Method::Osh, Method::Lsh];
 
-/// Numbers between -1/2 and 1/2.
-fn rows_of(n: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 40) as f32 / (1 << 24) as f32 - 0.5
-    };
-    (0..n).map(|_| next()).collect()
-}
-
-/// Rows whose mean and strong columns change along the stream.
 fn rows(n: usize, seed: u64) -> Vec<f32> {
-    let value = |i: usize, c: usize, x: f32| {
-        let strong = if c == i * DIM / n { 6.0 } else { 1.0 };
-        x * strong + 3.0 * i as f32 / n as f32 + c as f32
-    };
-    let noise = rows_of(n * DIM, seed);
-    noise.iter().enumerate().map(|(e, x)| value(e / DIM, e % DIM, *x)).collect()
+    weighted::changing_rows(n, DIM, seed)
 }
 
 fn config(method: Method) -> Config {
@@ -106,47 +90,6 @@ fn later_runs_have_randomness_of_their_own() {
         assert_ne!(whole.sketched(), same.sketched(), "{method}");
         assert_ne!(whole.sketched(), other.sketched(), "{method}");
     }
-}
-
-/// Total weight, mean and scatter of weighted rows.
-fn dense(data: &[f32], weights: &[f64]) -> (f64, Vec<f64>, Mat<f64>) {
-    let total: f64 = weights.iter().sum();
-    let at = |i: usize, c: usize| f64::from(data[i * DIM + c]);
-    let mean: Vec<f64> = (0..DIM)
-        .map(|c| weights.iter().enumerate().map(|(i, w)| w * at(i, c)).sum::<f64>() / total)
-        .collect();
-    let a = Mat::from_fn(weights.len(), DIM, |i, c| weights[i].sqrt() * (at(i, c) - mean[c]));
-    (total, mean, a.transpose() * &a)
-}
-
-/// Compares weight, mean and mass with the definition, and checks the certificate.
-fn check(sketch: &Sketch, data: &[f32], weights: &[f64], what: &str) {
-    let (total, mean, exact) = dense(data, weights);
-    assert_eq!(sketch.rows() as usize, weights.len(), "{what}");
-    assert!((sketch.weight() / total - 1.0).abs() < 1e-12, "{what}: {} {total}", sketch.weight());
-    for (got, want) in sketch.mean().iter().zip(&mean) {
-        assert!((got - want).abs() < 1e-6, "{what}: mean {got} {want}");
-    }
-    let mass: f64 = (0..DIM).map(|c| exact[(c, c)]).sum();
-    let certificate = sketch.certificate();
-    assert!(!certificate.compressed, "{what}");
-    assert!((certificate.mass / mass - 1.0).abs() < 1e-5, "{what}: {} {mass}", certificate.mass);
-    let b = sketch.sketched();
-    let b = Mat::from_fn(b.len() / DIM, DIM, |i, c| f64::from(b[i * DIM + c]));
-    let lost = (&exact - b.transpose() * &b).self_adjoint_eigenvalues(Side::Lower).unwrap();
-    assert!(lost[0] >= -1e-5 * mass, "{what}: {} of {mass}", lost[0]);
-    let most = certificate.removed + 1e-5 * mass;
-    assert!(lost[DIM - 1] <= most, "{what}: {} above {most}", lost[DIM - 1]);
-}
-
-/// Weights of the rows of a stream. All rows of a block have the same; blocks have `block` rows, and end where runs end.
-fn weights(n: usize, run: usize, block: usize, half_life: u64, age: u64) -> Vec<f64> {
-    let weight = |i: usize| {
-        let in_run = ((i % run / block + 1) * block).min(run);
-        let end = (i - i % run + in_run).min(n);
-        ((end as f64 - n as f64 - age as f64) / half_life as f64).exp2()
-    };
-    (0..n).map(weight).collect()
 }
 
 #[test]
@@ -350,7 +293,7 @@ fn damaged_states_are_refused() {
 fn runs_lose_no_more_than_one_stream() {
     // A decaying spectrum with noise, 64 runs against one.
     let (n, dim) = (40_000, 64);
-    let noise = rows_of(n * dim, 9);
+    let noise = noise(n * dim, 9);
     let scale = |c: usize| 10.0 / (1.0 + c as f32).powf(0.8);
     let data: Vec<f32> = noise.iter().enumerate().map(|(e, x)| x * scale(e % dim)).collect();
     for method in [Method::Frosh, Method::FroshSparse, Method::Osh] {

@@ -211,9 +211,12 @@ impl Lab {
         for (experiment, n) in counts {
             text += &format!("  {experiment:<18} {:>6}   {experiment}.csv\n", count(n));
         }
-        text += &format!("claims of the paper, {} in all     real data  stand-ins\n", claims.len());
-        for (verdict, real, made) in frosh_lab::tally(&claims) {
-            text += &format!("  {:<30} {real:>9}  {made:>9}\n", verdict.text());
+        if !results.only_streams() {
+            text +=
+                &format!("claims of the paper, {} in all     real data  stand-ins\n", claims.len());
+            for (verdict, real, made) in frosh_lab::tally(&claims) {
+                text += &format!("  {:<30} {real:>9}  {made:>9}\n", verdict.text());
+            }
         }
         text += &format!("the page: {}\n", page.display());
         print(&text)

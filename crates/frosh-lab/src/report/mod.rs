@@ -46,7 +46,7 @@ pub fn page(results: &Results) -> String {
     ];
     parts.extend(FIGURES.iter().map(|figure| (figure.id, draw(results, figure))));
     let mut template = include_str!("page.html").to_owned();
-    if only_streams(results) {
+    if results.only_streams() {
         // Nothing of the paper was run, so its claims and figures are left out.
         let [from, to] =
             ["<section id=\"claims\"", "<section id=\"streams\""].map(|s| template.find(s));
@@ -73,11 +73,6 @@ pub fn figures(results: &Results) -> Vec<(String, String)> {
         (!panels.is_empty()).then(|| (name, plot::file(&figure.name(), &panels, figure.columns)))
     };
     FIGURES.iter().filter_map(file).collect()
-}
-
-/// Whether streams that change are all that was run.
-fn only_streams(results: &Results) -> bool {
-    !results.records.is_empty() && results.records.iter().all(|r| r.experiment == "streams")
 }
 
 /// What was run, the few numbers that matter most, and how many claims came out how.
@@ -114,7 +109,7 @@ fn summary(results: &Results, claims: &[Claim]) -> String {
         "<p>Medians over cells, with the range:</p>\n<ul>\n{}</ul>\n",
         lines.collect::<String>()
     );
-    if only_streams(results) {
+    if results.only_streams() {
         return html;
     }
     html += &format!(

@@ -20,19 +20,24 @@ pub fn readme(results: &Results) -> String {
     let lengths = bits(map.iter().chain(&time).map(|c| c.of));
     let length = lengths.iter().find(|b| **b == BITS).or(lengths.last()).copied();
     let streams = super::streams::summary(results, plain);
-    let title = match length {
-        None if !streams.is_empty() => "Streams that change",
-        _ => "The paper's evaluation",
+    let title = match results.only_streams() {
+        true => "Streams that change",
+        false => "The paper's evaluation",
     };
     let mut text = format!(
         "# {title}, {} size\n\n```sh\n{}\n```\n\n\
          [report.html](report.html) is the page (open it in a browser). `results.json` and the CSV files hold every\n\
-         measurement, `claims.json` what became of each claim of the paper, the SVG files the page's figures. The command\n\
+         measurement,{} the SVG files the page's figures. The command\n\
          writes this file, too.\n\n{}\n\n{} Times are processor seconds on one thread.\n\
          A number in brackets is how many repeats the mean is of; a cell is not repeated once its time is over.\n\
          Repeats: {}.\n",
         if run.quick { "at reduced" } else { "at full" },
         plain(&run.command),
+        if results.only_streams() {
+            ""
+        } else {
+            " `claims.json` what became of each claim of the paper,"
+        },
         plain(&stand_ins(results)),
         plain(&machine(results)),
         plain(&repeats(results))
