@@ -3,12 +3,13 @@
 
 use crate::pool::Pool;
 use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt;
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::linalg::householder;
 use faer::linalg::matmul::matmul;
 use faer::linalg::qr::no_pivoting::factor as qr;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Conj, Mat, MatMut, MatRef, Par, Side};
+use faer::{Accum, Conj, Mat, MatMut, MatRef, Par};
 
 /// Q of the thin QR factorisation of a matrix with at least as many rows as columns. Signs are chosen so that
 /// the diagonal of R is positive: column i of Q has a positive product with column i of `a`.
@@ -49,6 +50,19 @@ pub(crate) fn thin_q(mut a: Mat<f64>) -> Mat<f64> {
 pub(crate) fn product<T: faer::traits::ComplexField>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> Mat<T> {
     let mut out = Mat::zeros(a.nrows(), b.ncols());
     matmul(out.as_mut(), Accum::Replace, a, b, faer::traits::math_utils::one(), Par::Seq);
+    out
+}
+
+/// The product of tall matrices in double precision: columns of the result are computed in pieces, whose size does not depend on
+/// the number of threads.
+pub(crate) fn tall_product(pool: &Pool, a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
+    const PIECE: usize = 32;
+    let mut out = Mat::<f64>::zeros(a.nrows(), b.ncols());
+    let pieces = row_pieces(out.as_mut().transpose_mut(), PIECE);
+    pool.each(pieces, |(from, to)| {
+        let b = b.subcols(from, to.nrows());
+        matmul(to.transpose_mut(), Accum::Replace, a, b, 1.0, Par::Seq);
+    });
     out
 }
 
@@ -98,11 +112,16 @@ fn cholesky_q(pool: &Pool, mut a: Mat<f64>) -> Result<Mat<f64>, Mat<f64>> {
     let off = |i: usize, j: usize| f64::abs(gram[(i, j)] - f64::from(u8::from(i == j)));
     // Then the condition number of the factor is near 1, and the result is orthonormal up to rounding.
     let near = (0..r).all(|j| (j..r).all(|i| off(i, j) <= MAX_DEVIATION));
-    match gram.llt(Side::Lower) {
-        Ok(factor) if near => {
+    // On this thread: the matrix is small, and other threads would allocate buffers of their own.
+    let scratch = llt::factor::cholesky_in_place_scratch::<f64>(r, Par::Seq, Default::default());
+    let mut memory = MemBuffer::new(scratch);
+    let (stack, regular) = (MemStack::new(&mut memory), Default::default());
+    let to = gram.as_mut();
+    match llt::factor::cholesky_in_place(to, regular, Par::Seq, stack, Default::default()) {
+        Ok(_) if near => {
             // A = Q R with R = L', so Q' = L^-1 A', computed for 1,024 columns of A' at a time.
             pool.each(row_pieces(a.as_mut(), 1024), |(_, part)| {
-                solve_lower_triangular_in_place(factor.L(), part.transpose_mut(), Par::Seq);
+                solve_lower_triangular_in_place(gram.as_ref(), part.transpose_mut(), Par::Seq);
             });
             Ok(a)
         }

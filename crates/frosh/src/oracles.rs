@@ -142,11 +142,14 @@ fn sampled_rows_are_rows_of_the_stream() {
         let sketch = sketch(config, &data);
         let far =
             |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        let mut read = Vec::new();
-        sketch.reservoir.each_part(&sketch.mean, 0..usize::MAX, |at, part| {
-            assert_eq!(at * DIM, read.len());
-            read.extend_from_slice(part);
-        });
+        let part = sketch.reservoir.part(&sketch.mean, 0..usize::MAX);
+        let mut read = vec![0f32; part.len() * DIM];
+        part.read(0..part.len(), 0..DIM, &mut read);
+        // Columns and rows of it are the same values.
+        let mut some = vec![0f32; 20 * DIM];
+        let some = part.read(7..27, 3..DIM, &mut some);
+        let own = read[7 * DIM..27 * DIM].chunks_exact(DIM).flat_map(|row| &row[3..]);
+        assert!(some.len() == 20 * (DIM - 3) && some.iter().eq(own));
         let pool = Pool::new(2).unwrap();
         let mapped =
             sketch.reservoir.map_parts(&pool, &sketch.mean, 0..usize::MAX, <[f32]>::to_vec);

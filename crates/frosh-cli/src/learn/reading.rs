@@ -85,7 +85,7 @@ impl Input<'_> {
             interrupt: self.interrupt,
             idle: Mutex::new(Vec::new()),
             made: AtomicUsize::new(0),
-            nanoseconds: [AtomicU64::new(0), AtomicU64::new(0)],
+            nanoseconds: AtomicU64::new(0),
             new_rows: AtomicUsize::new(0),
             progress: Mutex::new(&mut self.progress),
         };
@@ -98,9 +98,13 @@ impl Input<'_> {
             Ok(())
         };
         let rows = end - sketcher.rows();
+        let clock = Instant::now();
         let result = sketcher.learn_ranges(rows, |range, rows| readers.read(range, rows), done);
         match result {
-            Ok(()) | Err(Failure::Interrupted) => Ok(readers.seconds()),
+            Ok(()) | Err(Failure::Interrupted) => {
+                let (all, read) = (clock.elapsed().as_secs_f64(), readers.seconds());
+                Ok((read, (all - read).max(0.0)))
+            }
             Err(Failure::Error(error)) => Err(error),
         }
     }
@@ -132,8 +136,8 @@ struct Readers<'a> {
     idle: Mutex<Vec<RangeReader>>,
     /// Number of readers.
     made: AtomicUsize,
-    /// Time spent reading, and learning, of all threads together.
-    nanoseconds: [AtomicU64; 2],
+    /// Time spent reading, of all threads together.
+    nanoseconds: AtomicU64,
     /// Rows that the progress bar does not show yet.
     new_rows: AtomicUsize,
     progress: Mutex<&'a mut Progress>,
@@ -159,18 +163,13 @@ impl Readers<'_> {
 
     fn feed(&self, reader: &mut RangeReader, to: &mut RangeRows<'_>) -> Result<(), Failure> {
         let mut clock = Instant::now();
-        let mut lap = |which: usize| {
-            let elapsed = clock.elapsed().as_nanos() as u64;
-            self.nanoseconds[which].fetch_add(elapsed, Ordering::Relaxed);
-            clock = Instant::now();
-        };
         while let Some(batch) = reader.next()? {
             if self.interrupt.came() {
                 return Err(Failure::Interrupted);
             }
-            lap(0);
+            self.nanoseconds.fetch_add(clock.elapsed().as_nanos() as u64, Ordering::Relaxed);
             batch.feed(ToRange(to))?;
-            lap(1);
+            clock = Instant::now();
             self.new_rows.fetch_add(batch.len(), Ordering::Relaxed);
             // If another thread is drawing the bar, the next batch shows these rows too.
             if let Ok(mut progress) = self.progress.try_lock() {
@@ -180,12 +179,10 @@ impl Readers<'_> {
         Ok(())
     }
 
-    /// The mean over the threads.
-    fn seconds(&self) -> Seconds {
+    /// Seconds spent reading: the mean over the threads.
+    fn seconds(&self) -> f64 {
         let threads = self.made.load(Ordering::Relaxed).max(1) as f64;
-        let seconds =
-            |which: usize| self.nanoseconds[which].load(Ordering::Relaxed) as f64 / 1e9 / threads;
-        (seconds(0), seconds(1))
+        self.nanoseconds.load(Ordering::Relaxed) as f64 / 1e9 / threads
     }
 }
 

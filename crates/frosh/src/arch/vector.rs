@@ -97,6 +97,8 @@ pub(crate) trait ByteVector: Copy {
     }
     /// The table's entry for each byte; bytes are below 16.
     unsafe fn look_up(self, table: &[u8; 16]) -> Self;
+    /// The table's entry for each byte.
+    unsafe fn look_up_byte(self, table: &[u8; 256]) -> Self;
     /// The sums, none of which may exceed 255.
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn saturating_add(self, other: Self) -> Self;

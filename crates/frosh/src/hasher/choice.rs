@@ -9,12 +9,22 @@
 //!
 //! **Where we differ.** The paper has one rotation (none) and one ranking (Hamming).
 //!
-//! **Cost.** One product of the sampled rows with the queries and the directions; for each of two rotations, products of
-//! the sampled rows in r dimensions. Memory: 4 n (2 q + r) bytes for q queries.
+//! **Cost.** One product of the n sampled rows with the q queries and the directions; for each of two rotations, products of
+//! the sampled rows in r dimensions. Memory: 4 n r bytes for the projections, as much for each rotation, and 64 n bytes for each
+//! thread.
+//!
+//! **Threads.** What depends on the sample alone ([`Truth`]) is computed beside the directions and the rotations, and the rotations
+//! are measured side by side. Tasks are pieces of the sample or some of the queries, whose sizes do not depend on the
+//! number of threads.
 
+use crate::arch;
 use crate::error::Result;
 use crate::hasher::estimator::{Factors, MOST_BYTES, Scales};
-use crate::hasher::held_out::{Figures, Forecast, HeldOut, rounded};
+use crate::hasher::held_out::{
+    Figures, Forecast, Found, HeldOut, Neighbours, TASK_QUERIES, rounded,
+};
+use crate::hasher::positions::Positions;
+use crate::hasher::residual::Pairs;
 use crate::hasher::{Hasher, ITQ_ROUNDS, Rotation, rotation};
 use crate::linalg;
 use crate::pool::Pool;
@@ -29,6 +39,8 @@ use serde::{Deserialize, Serialize};
 const TOLERANCE: f64 = 0.005;
 /// Rows that one task works on.
 const PIECE: usize = 512;
+/// Bytes of signs up to which rotations are measured side by side.
+const SIDE_BY_SIDE: usize = 12 << 20;
 
 /// What a fit measured on the sample, and what it chose.
 ///
@@ -77,72 +89,124 @@ pub struct Measured {
     pub recall: f64,
 }
 
+/// What a fit measures with. It depends on the sample alone.
+pub(super) struct Truth {
+    neighbours: Neighbours,
+    pairs: Option<Pairs>,
+}
+
+impl Truth {
+    /// `None` if the sample is too small to measure.
+    pub(super) fn new(sketch: &Sketch, pool: &Pool) -> Option<Self> {
+        let neighbours = Neighbours::new(sketch, pool)?;
+        Some(Self { neighbours, pairs: Pairs::new(sketch, pool) })
+    }
+}
+
+/// Directions to be rotated.
+pub(super) struct Directions {
+    pub(super) v: Mat<f64>,
+    /// Projections on them of the sampled rows that fits use.
+    pub(super) along: Mat<f32>,
+    /// Scatter of the sketch along its own directions, and how many of them were learned.
+    pub(super) values: Vec<f64>,
+    pub(super) rank: usize,
+}
+
 /// Fits a hasher with the rotation, ranking and bytes of factors that measure best; `given` bytes of factors, unless that
 /// is 0. The caller has checked the bits.
 pub(super) fn chosen(sketch: &Sketch, pool: &Pool, bits: usize, given: usize) -> Result<Hasher> {
-    let Principal { vectors, values, rank } = sketch.principal(pool, bits);
-    let (v, along) = sketch.refined(pool, vectors.as_ref(), &values);
-    drop(vectors);
-    let itq =
-        pool.in_rayon(|| rotation::itq(along.as_ref(), &mut sketch.rotation_stream(), ITQ_ROUNDS));
-    drop(along);
-    let random = rotation::random(bits, &mut sketch.rotation_stream());
-    let rotations = [(Rotation::Refined, itq), (Rotation::RefinedRandom, random)];
+    let rotated = || {
+        let Principal { vectors, values, rank } = sketch.principal(pool, bits);
+        let (v, along) = sketch.refined(pool, vectors.as_ref(), &values);
+        drop(vectors);
+        let mut stream = sketch.rotation_stream();
+        let itq = pool.in_rayon(|| rotation::itq(along.as_ref(), &mut stream, ITQ_ROUNDS));
+        let random = rotation::random(bits, &mut sketch.rotation_stream());
+        let rotations = [(Rotation::Refined, itq), (Rotation::RefinedRandom, random)];
+        (Directions { v, along, values, rank }, rotations)
+    };
+    let ((directions, rotations), truth) = pool.join(rotated, || Truth::new(sketch, pool));
     let possible = |(_, bytes): &(Ranking, usize)| given == 0 || [0, given].contains(bytes);
     let kinds: Vec<_> = KINDS.into_iter().filter(possible).collect();
-    Ok(best(sketch, pool, v, &values, rank, &rotations, &kinds, given.max(1)))
+    Ok(best(sketch, pool, directions, truth, &rotations, &kinds, given.max(1)))
 }
 
-/// Fits a hasher with the directions `v` and the best of these rotations and rankings; with the first rotation if the sample
+/// Fits a hasher with these directions and the best of these rotations and rankings; with the first rotation if the sample
 /// is too small to measure. The model makes codes with at least `least` bytes of factors.
-#[expect(clippy::too_many_arguments, reason = "the parts of a fit, and what to choose from")]
 pub(super) fn best(
     sketch: &Sketch,
     pool: &Pool,
-    v: Mat<f64>,
-    values: &[f64],
-    rank: usize,
+    directions: Directions,
+    truth: Option<Truth>,
     rotations: &[(Rotation, Mat<f64>)],
     kinds: &[(Ranking, usize)],
     least: usize,
 ) -> Hasher {
+    let Directions { v, along, values, rank } = directions;
+    let product = |r: &Mat<f64>| linalg::tall_product(pool, v.as_ref(), r.as_ref());
+    let Some(Truth { neighbours, pairs }) = truth else {
+        let (rotation, r) = &rotations[0];
+        return sketch.fitted(pool, product(r), &values, rank, *rotation, least);
+    };
+    // The rows that fits use are the first ones behind the queries.
+    let held = HeldOut::along(neighbours, sketch, pool, v.as_ref(), along.as_ref());
+    drop(along);
+    let depth = held.depth(sketch.rows);
+    let mut tried: Vec<Option<Tried>> = rotations.iter().map(|_| None).collect();
+    let jobs: Vec<_> = rotations.iter().zip(&mut tried).collect();
+    let work = |((_, r), tried): (&(Rotation, Mat<f64>), &mut Option<Tried>)| {
+        let w = linalg::single(product(r).as_ref());
+        let scales = sketch.scales_of(pool, w.as_ref(), 1.0, pairs.as_ref());
+        let figures = held.measure(pool, r.as_ref(), kinds, &scales);
+        *tried = Some(Tried { w, scales, figures });
+    };
+    // Without room for the signs of all rotations, one after the other.
+    let together = rotations.len() * held.base * v.ncols() * 4 <= SIDE_BY_SIDE;
+    if together {
+        pool.each(jobs, work)
+    } else {
+        jobs.into_iter().for_each(work)
+    }
+
+    let tried: Vec<Tried> = tried.into_iter().flatten().collect();
     let mut alternatives = Vec::new();
-    let mut depth = 0.0;
-    if let Some(trial) = HeldOut::new(sketch, pool, v.as_ref()) {
-        depth = trial.depth(sketch.rows);
-        for (number, (_, r)) in rotations.iter().enumerate() {
-            let w = linalg::single(product(&v, r).as_ref());
-            let scales = sketch.scales(pool, w.as_ref(), 1.0);
-            let rotated = trial.rotated(pool, r.as_ref());
-            for (ranking, bytes) in kinds {
-                if let Some(figures) = trial.measure(pool, &rotated, *ranking, *bytes, &scales) {
-                    alternatives.push((number, *ranking, *bytes, figures));
-                }
-            }
+    for ((rotation, _), tried) in rotations.iter().zip(&tried) {
+        for ((ranking, factor_bytes), figures) in kinds.iter().zip(&tried.figures) {
+            let Some(figures) = figures else { continue };
+            let (map, recall) = (rounded(figures.map), rounded(figures.top_recall(depth)));
+            let measured = Measured {
+                rotation: *rotation,
+                ranking: *ranking,
+                factor_bytes: *factor_bytes,
+                map,
+                recall,
+            };
+            alternatives.push((measured, tried, figures));
         }
     }
-    let measured: Vec<Measured> = alternatives
-        .iter()
-        .map(|(number, ranking, factor_bytes, figures)| Measured {
-            rotation: rotations[*number].0,
-            ranking: *ranking,
-            factor_bytes: *factor_bytes,
-            map: rounded(figures.map),
-            recall: rounded(figures.top_recall(depth)),
-        })
-        .collect();
+    let measured: Vec<Measured> = alternatives.iter().map(|(m, ..)| m.clone()).collect();
     let found = choose(&measured);
-    let Some((number, ranking, factor_bytes, figures)) = alternatives.get(found) else {
-        let (rotation, r) = &rotations[0];
-        return sketch.fitted(pool, product(&v, r), values, rank, *rotation, least);
+    let Some((chosen, of, figures)) = alternatives.get(found) else {
+        let of = &tried[0];
+        let scales = of.scales[least - 1];
+        return sketch.assembled(of.w.as_ref(), &values, rank, rotations[0].0, scales);
     };
-    let (ranking, factor_bytes) = (*ranking, *factor_bytes);
+    let Measured { rotation, ranking, factor_bytes, .. } = *chosen;
+    let scales = of.scales[factor_bytes.max(least) - 1];
+    let mut hasher = sketch.assembled(of.w.as_ref(), &values, rank, rotation, scales);
     let forecast = figures.forecast(depth, sketch.rows);
-    let (rotation, r) = &rotations[*number];
-    let (rotation, bytes) = (*rotation, factor_bytes.max(least));
-    let mut hasher = sketch.fitted(pool, product(&v, r), values, rank, rotation, bytes);
     hasher.choice = Some(Box::new(Choice { rotation, ranking, factor_bytes, measured, forecast }));
     hasher
+}
+
+/// A rotation that was measured.
+struct Tried {
+    /// The rotated directions.
+    w: Mat<f32>,
+    scales: [Option<Scales>; MOST_BYTES],
+    /// The figures of each ranking; `None` if it needs factors that the fit could not make.
+    figures: Vec<Option<Figures>>,
 }
 
 /// Rankings and their bytes of factors, in the order of cost.
@@ -164,10 +228,6 @@ fn choose(measured: &[Measured]) -> usize {
     found.map_or(0, |(number, _)| number)
 }
 
-fn product(v: &Mat<f64>, r: &Mat<f64>) -> Mat<f64> {
-    linalg::product(v.as_ref(), r.as_ref())
-}
-
 impl Sketch {
     /// The random numbers that rotations start from.
     pub(super) fn rotation_stream(&self) -> Stream {
@@ -175,30 +235,64 @@ impl Sketch {
     }
 }
 
-/// Projections after a rotation.
-struct Rotated {
-    /// Signed sums of base rows (rows) and queries (columns).
-    sums: Mat<f32>,
-    /// For each row of the base: |u|^2 and |u|_1.
-    lengths: Vec<(f64, f64)>,
+/// The constant and the factor of each row of the base in the score c - g S of a ranking.
+struct Terms {
+    constants: Vec<f32>,
+    factors: Vec<f32>,
 }
 
 impl HeldOut {
-    /// The sums of all pairs after a rotation.
-    fn rotated(&self, pool: &Pool, r: MatRef<'_, f64>) -> Rotated {
+    /// Measures rankings after a rotation of the directions.
+    fn measure(
+        &self,
+        pool: &Pool,
+        r: MatRef<'_, f64>,
+        kinds: &[(Ranking, usize)],
+        scales: &[Option<Scales>; MOST_BYTES],
+    ) -> Vec<Option<Figures>> {
         let r = linalg::single(r);
-        let bits = r.ncols();
-        let asked =
-            linalg::product(self.along.as_ref().subrows(self.base, self.queries), r.as_ref());
-        let asked = asked.transpose().to_owned();
-        let mut sums = Mat::zeros(self.base, self.queries);
+        let (signs, lengths) = self.signs(pool, r.as_ref());
+        let terms: Vec<Option<Terms>> =
+            kinds.iter().map(|kind| self.terms(pool, &lengths, *kind, scales)).collect();
+        let (of_base, of_queries) = self.along.as_ref().split_at_row(self.base);
+        debug_assert_eq!((of_base.nrows(), of_queries.nrows()), (self.base, self.queries));
+        let mut found = vec![vec![Found::default(); kinds.len()]; self.queries];
+        pool.each(found.chunks_mut(TASK_QUERIES).enumerate().collect(), |(task, found)| {
+            let own = of_queries.subrows(task * TASK_QUERIES, found.len());
+            let asked = linalg::product(r.transpose(), own.transpose());
+            // The sums of all rows with these queries.
+            let mut sums = Mat::<f32>::zeros(self.base, found.len());
+            for ((_, to), signs) in linalg::row_pieces(sums.as_mut(), PIECE).into_iter().zip(&signs)
+            {
+                matmul(to, Accum::Replace, signs.as_ref(), asked.as_ref(), 1.0, Par::Seq);
+            }
+            let (mut positions, mut scores) = (Positions::default(), vec![0f32; self.base]);
+            for (i, found) in found.iter_mut().enumerate() {
+                let (query, sums) = (task * TASK_QUERIES + i, sums.col_as_slice(i));
+                for (found, terms) in found.iter_mut().zip(&terms) {
+                    let Some(Terms { constants, factors }) = terms else { continue };
+                    arch::scores(constants, factors, sums, &mut scores);
+                    *found = self.found(query, &scores, &mut positions);
+                }
+            }
+        });
+        let mut found: Vec<_> = found.into_iter().map(Vec::into_iter).collect();
+        let mut figures = |terms: &Option<Terms>| {
+            let own = found.iter_mut().filter_map(Iterator::next).collect();
+            terms.as_ref().map(|_| Figures::new(own))
+        };
+        terms.iter().map(&mut figures).collect()
+    }
+
+    /// The signs of the rows of the base after a rotation, [`PIECE`] rows together, and |u|^2 and |u|_1 of each row.
+    fn signs(&self, pool: &Pool, r: MatRef<'_, f32>) -> (Vec<Mat<f32>>, Vec<(f64, f64)>) {
+        let mut signs = vec![Mat::new(); self.base.div_ceil(PIECE)];
         let mut lengths = vec![(0.0, 0.0); self.base];
-        let pieces = linalg::row_pieces(sums.as_mut(), PIECE);
-        let jobs = pieces.into_iter().zip(lengths.chunks_mut(PIECE));
-        pool.each(jobs.collect(), |((from, sums), lengths)| {
-            let rows = self.along.as_ref().subrows(from, lengths.len());
-            let mut u = linalg::product(rows, r.as_ref());
-            for k in 0..bits {
+        let jobs = signs.iter_mut().zip(lengths.chunks_mut(PIECE)).enumerate();
+        pool.each(jobs.collect(), |(piece, (signs, lengths))| {
+            let rows = self.along.as_ref().subrows(piece * PIECE, lengths.len());
+            let mut u = linalg::product(rows, r);
+            for k in 0..r.ncols() {
                 for (x, (squares, magnitudes)) in
                     u.col_as_slice_mut(k).iter_mut().zip(&mut *lengths)
                 {
@@ -207,41 +301,38 @@ impl HeldOut {
                     *x = sign(*x);
                 }
             }
-            matmul(sums, Accum::Replace, u.as_ref(), asked.as_ref(), 1.0, Par::Seq);
+            *signs = u;
         });
-        Rotated { sums, lengths }
+        (signs, lengths)
     }
 
-    /// Measures a ranking; `None` if it needs factors that the fit could not make.
-    fn measure(
+    /// The terms of a ranking; `None` if it needs factors that the fit could not make.
+    fn terms(
         &self,
         pool: &Pool,
-        rotated: &Rotated,
-        ranking: Ranking,
-        bytes: usize,
+        lengths: &[(f64, f64)],
+        (ranking, bytes): (Ranking, usize),
         scales: &[Option<Scales>; MOST_BYTES],
-    ) -> Option<Figures> {
-        // A score is c - g S: a constant and a factor for each row.
-        let factors: Vec<[f32; 2]> = if ranking == Ranking::Estimated {
+    ) -> Option<Terms> {
+        let (mut constants, mut factors) = (vec![0f32; self.base], vec![1f32; self.base]);
+        if ranking == Ranking::Estimated {
             let scales = scales[bytes - 1]?;
             let tables = scales.tables();
-            let of = |i: usize| {
-                let (squares, magnitudes) = rotated.lengths[i];
-                let mut coded = [0u8; MOST_BYTES];
-                let factors =
-                    Factors::of(self.squares[i], squares, magnitudes, 1.0, scales.residual());
-                scales.encode(factors, &mut coded[..bytes]);
-                let norm = tables[0][usize::from(coded[0])];
-                [norm * norm, 2.0 * tables[1][usize::from(coded[bytes - 1])]]
-            };
-            (0..self.base).map(of).collect()
-        } else {
-            vec![[0.0, 1.0]; self.base]
-        };
-        Some(self.figures(pool, |query, scores| {
-            let sums = rotated.sums.col_as_slice(query);
-            scores.extend(factors.iter().zip(sums).map(|([c, g], sum)| c - g * sum));
-        }))
+            let rows = lengths.chunks(PIECE).zip(self.squares.chunks(PIECE));
+            let terms = constants.chunks_mut(PIECE).zip(factors.chunks_mut(PIECE));
+            pool.each(rows.zip(terms).collect(), |((lengths, all), (constants, factors))| {
+                let rows = lengths.iter().zip(all).zip(constants.iter_mut().zip(factors));
+                for (((squares, magnitudes), square), (constant, factor)) in rows {
+                    let mut coded = [0u8; MOST_BYTES];
+                    let own = Factors::of(*square, *squares, *magnitudes, 1.0, scales.residual());
+                    scales.encode(own, &mut coded[..bytes]);
+                    let norm = tables[0][usize::from(coded[0])];
+                    *constant = norm * norm;
+                    *factor = 2.0 * tables[1][usize::from(coded[bytes - 1])];
+                }
+            });
+        }
+        Some(Terms { constants, factors })
     }
 }
 

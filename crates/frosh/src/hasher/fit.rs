@@ -1,5 +1,6 @@
 //! Fitting: the hasher of a sketch, with a given rotation or with the one that is chosen on the sample.
 
+use super::estimator::Scales;
 use super::rotation;
 use super::{Facts, Hasher, ITQ_ROUNDS, Rotation, choice};
 use crate::error::{Error, Result};
@@ -8,8 +9,7 @@ use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
 use crate::sketch::config::{Config, Method};
 use crate::sketch::{Principal, Sketch};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatRef, Par};
+use faer::{Mat, MatRef};
 
 /// Sampled rows for each bit that the refined rotation needs by default.
 const ROWS_PER_BIT: usize = 8;
@@ -166,6 +166,20 @@ impl Sketch {
         rotation: Rotation,
         factor_bytes: usize,
     ) -> Hasher {
+        let w = linalg::single(w.as_ref());
+        let scales = self.scales(pool, w.as_ref(), share(self.method, w.ncols()))[factor_bytes - 1];
+        self.assembled(w.as_ref(), values, rank, rotation, scales)
+    }
+
+    /// The same with scales of the distance estimator that are known.
+    pub(super) fn assembled(
+        &self,
+        w: MatRef<'_, f32>,
+        values: &[f64],
+        rank: usize,
+        rotation: Rotation,
+        scales: Option<Scales>,
+    ) -> Hasher {
         let bits = w.ncols();
         let deviation = (values.iter().sum::<f64>() / (bits as f64 * self.weight())).sqrt();
         let length = self.mean.iter().map(|m| m * m).sum::<f64>().sqrt();
@@ -180,11 +194,7 @@ impl Sketch {
             rank,
             exact_centre: length > LARGE_MEAN * deviation,
         };
-        let directions: Vec<f32> =
-            (0..bits).flat_map(|k| w.col(k).iter().map(|x| *x as f32)).collect();
-        drop(w);
-        let columns = MatRef::from_column_major_slice(&directions, self.dim, bits);
-        let scales = self.scales(pool, columns, share(self.method, bits))[factor_bytes - 1];
+        let directions = w.col_iter().flat_map(|column| column.iter().copied()).collect();
         Hasher::assemble(facts, self.mean.clone(), directions, scales)
     }
 
@@ -235,8 +245,6 @@ impl Sketch {
                 pool.in_rayon(|| rotation::itq(sample.as_ref(), stream, ITQ_ROUNDS))
             }
         };
-        let mut w = Mat::zeros(v.nrows(), r);
-        matmul(w.as_mut(), Accum::Replace, v.as_ref(), rotation.as_ref(), 1.0, Par::Seq);
-        w
+        linalg::tall_product(pool, v.as_ref(), rotation.as_ref())
     }
 }

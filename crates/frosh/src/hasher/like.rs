@@ -17,7 +17,8 @@
 //!
 //! **Cost.** That of a fit with the refined rotation, and a product of the sampled rows with the old directions.
 
-use super::{Hasher, Rotation, choice, rotation};
+use super::choice::{self, Directions, Truth};
+use super::{Hasher, Rotation, rotation};
 use crate::drift;
 use crate::error::{Error, Result};
 use crate::model::Model;
@@ -69,17 +70,20 @@ impl Sketch {
         let bits = old.bits();
         self.check_bits(bits, Rotation::Refined)?;
         let pool = &Pool::current();
-        let Principal { vectors, values, rank } = self.principal(pool, bits);
-        let (v, along) = self.refined(pool, vectors.as_ref(), &values);
-        drop(vectors);
-        let signs = self.old_signs(pool, old);
-        let r = pool.in_rayon(|| {
-            let start = rotation::procrustes(along.as_ref(), signs.as_ref());
-            let start =
-                start.unwrap_or_else(|| rotation::random(bits, &mut self.rotation_stream()));
-            rotation::itq_from(along.as_ref(), start, rounds)
-        });
-        drop((along, signs));
+        let rotated = || {
+            let Principal { vectors, values, rank } = self.principal(pool, bits);
+            let (v, along) = self.refined(pool, vectors.as_ref(), &values);
+            drop(vectors);
+            let signs = self.old_signs(pool, old);
+            let r = pool.in_rayon(|| {
+                let start = rotation::procrustes(along.as_ref(), signs.as_ref());
+                let start =
+                    start.unwrap_or_else(|| rotation::random(bits, &mut self.rotation_stream()));
+                rotation::itq_from(along.as_ref(), start, rounds)
+            });
+            (Directions { v, along, values, rank }, r)
+        };
+        let ((directions, r), truth) = pool.join(rotated, || Truth::new(self, pool));
         // The ranking in use stays as it is, and so does the size of a code.
         let bytes = old.factor_bytes().max(1);
         let kind = match old.ranking() {
@@ -87,7 +91,7 @@ impl Sketch {
             _ => (Ranking::Asymmetric, 0),
         };
         let rotations = [(Rotation::Refined, r)];
-        Ok(choice::best(self, pool, v, &values, rank, &rotations, &[kind], bytes))
+        Ok(choice::best(self, pool, directions, truth, &rotations, &[kind], bytes))
     }
 
     /// The signs of the sampled rows that fits use, under a hasher: 1 or -1.

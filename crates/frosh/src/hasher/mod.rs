@@ -17,7 +17,7 @@
 //! | `estimator.rs` | the factors of a row, and the distance estimate |
 //! | `choice.rs` | chooses rotation, ranking and factors on the sample |
 //! | `like.rs` | a hasher whose codes differ little from those of an old one |
-//! | `held_out.rs` | measures a ranking on held-out sampled rows; forecasts recall |
+//! | `held_out.rs`, `positions.rs` | measures a ranking on held-out sampled rows; forecasts recall |
 //! | `residual.rs`, `trial.rs` | fits the estimator to the sample; measures recall on the sample |
 //! | `serialization.rs` | file contents |
 //!
@@ -55,7 +55,7 @@
 //!
 //! # Cost
 //!
-//! Fitting: O(d l^2 + l^3 + s d r) for l sketch rows and s sampled rows, and O(s r^2 + r^3) for each of at most 50
+//! Fitting: O(d l^2 + l^3 + s d r) for l sketch rows and s sampled rows, and O(s r^2 + r^3) for each of at most 16
 //! rounds of ITQ. Memory: a few matrices of d r doubles and of s r floats. Encoding: 2 d r operations a row; the kernel of
 //! the product writes bits, so projections are not stored.
 
@@ -66,6 +66,7 @@ mod fit;
 pub(crate) mod held_out;
 mod like;
 mod polar;
+mod positions;
 mod refine;
 mod residual;
 pub(crate) mod rotation;
@@ -89,7 +90,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// Candidates to re-rank for each wanted neighbour, if the fit measured nothing.
 const DEFAULT_OVERSAMPLE: usize = 4;
 /// Number of ITQ rounds.
-const ITQ_ROUNDS: usize = 50;
+const ITQ_ROUNDS: usize = 16;
 
 /// The model: a hash function that was fitted to a [`Sketch`](crate::Sketch). It cannot be changed.
 ///

@@ -19,7 +19,7 @@
 //! **Cost.** Three products of s sampled rows with r directions (ITQ needs one), s (2r)^2 for their moments, and an
 //! eigenproblem of order 2r.
 
-use crate::linalg::{self, product, single};
+use crate::linalg::{self, product, single, tall_product};
 use crate::pool::Pool;
 use crate::sketch::Sketch;
 use crate::sketch::frequent_directions::square_norm;
@@ -30,7 +30,7 @@ use faer::{Accum, Mat, MatRef, Par};
 const NOISE: f64 = 1e-4;
 /// Dimensions that one task works on.
 const PIECE: usize = 64;
-/// Sampled rows that are converted to double precision at a time.
+/// Sampled rows that are read, or converted to double precision, at a time.
 const ROWS: usize = 512;
 
 impl Sketch {
@@ -61,15 +61,20 @@ impl Sketch {
         // M restricted to these directions; only the lower triangle is computed.
         let mut moments = Mat::<f64>::zeros(both, both);
         let samples = along_old.nrows();
+        let mut part = Mat::<f64>::zeros(ROWS.min(samples), both);
         for from in (0..samples).step_by(ROWS) {
             let count = ROWS.min(samples - from);
-            let of = |j: usize, i: usize| match j.checked_sub(r) {
-                None => along_old[(from + i, j)],
-                Some(j) => along_new[(from + i, j)],
-            };
-            let part = Mat::from_fn(both, count, |j, i| f64::from(of(j, i)));
-            linalg::add_gram(pool, moments.as_mut(), part.as_ref());
+            for j in 0..both {
+                let column = match j.checked_sub(r) {
+                    None => along_old.col_as_slice(j),
+                    Some(j) => along_new.col_as_slice(j),
+                };
+                let to = part.col_as_slice_mut(j).iter_mut();
+                to.zip(&column[from..from + count]).for_each(|(to, x)| *to = f64::from(*x));
+            }
+            linalg::add_gram(pool, moments.as_mut(), part.subrows(0, count).transpose());
         }
+        drop(part);
         let weight = self.lost() / samples as f64;
         moments *= faer::Scale(weight);
         let rows = self.weight();
@@ -95,8 +100,11 @@ impl Sketch {
         });
         let mut along = Mat::zeros(samples, count);
         let (from_old, from_new) = (single(from_old), single(from_new));
-        matmul(along.as_mut(), Accum::Replace, &along_old, &from_old, 1.0, Par::Seq);
-        matmul(along.as_mut(), Accum::Add, &along_new, &from_new, 1.0, Par::Seq);
+        pool.each(linalg::row_pieces(along.as_mut(), ROWS), |(from, mut to)| {
+            let (a, b) = (along_old.subrows(from, to.nrows()), along_new.subrows(from, to.nrows()));
+            matmul(to.as_mut(), Accum::Replace, a, &from_old, 1.0, Par::Seq);
+            matmul(to, Accum::Add, b, &from_new, 1.0, Par::Seq);
+        });
         (vectors, along)
     }
 
@@ -113,25 +121,35 @@ impl Sketch {
         let unit = 2f32.powi(-(along.norm_max().max(f32::MIN_POSITIVE).log2() as i32));
         let along = along * faer::Scale(unit);
         let mut moved = Mat::<f32>::zeros(d, r);
-        self.reservoir.each_part(&self.mean, self.fit_rows(usize::MAX), |first, rows| {
-            let rows = MatRef::from_column_major_slice(rows, d, rows.len() / d);
-            let along = along.subrows(first, rows.ncols());
-            pool.each(linalg::row_pieces(moved.as_mut(), PIECE), |(from, to)| {
-                let rows = rows.subrows(from, to.nrows());
-                matmul(to, Accum::Add, rows, along, 1.0, Par::Seq);
-            });
+        let sample = self.reservoir.part(&self.mean, self.fit_rows(usize::MAX));
+        // Every task reads its own columns of all rows.
+        pool.each(linalg::row_pieces(moved.as_mut(), PIECE), |(from, mut to)| {
+            let width = to.nrows();
+            let mut rows = vec![0f32; ROWS.min(sample.len()) * width];
+            for first in (0..sample.len()).step_by(ROWS) {
+                let count = ROWS.min(sample.len() - first);
+                let rows = sample.read(first..first + count, from..from + width, &mut rows);
+                let rows = MatRef::from_column_major_slice(rows, width, count);
+                let along = along.subrows(first, count);
+                matmul(to.as_mut(), Accum::Add, rows, along, 1.0, Par::Seq);
+            }
         });
         let mut moved = Mat::from_fn(d, r, |i, j| f64::from(moved[(i, j)]));
         let total = moved.squared_norm_l2();
         // Projected out twice: if C V lies nearly in the span of V, one pass leaves an error above rounding.
         for _ in 0..2 {
-            let inside = product(v.transpose(), moved.as_ref());
-            matmul(moved.as_mut(), Accum::Add, v, inside.as_ref(), -1.0, Par::Seq);
+            let inside = tall_product(pool, v.transpose(), moved.as_ref());
+            pool.each(linalg::row_pieces(moved.as_mut(), PIECE), |(from, to)| {
+                let v = v.subrows(from, to.nrows());
+                matmul(to, Accum::Add, v, inside.as_ref(), -1.0, Par::Seq);
+            });
         }
-        let (squares, vectors) = linalg::eigen(product(moved.transpose(), moved.as_ref()).as_ref());
+        let mut gram = Mat::zeros(r, r);
+        linalg::add_gram(pool, gram.as_mut(), moved.transpose());
+        let (squares, vectors) = linalg::eigen(gram.as_ref());
         let kept = squares.iter().take_while(|s| **s > NOISE * NOISE * total).count();
         let scaled = Mat::from_fn(r, kept, |i, j| vectors[(i, j)] / squares[j].sqrt());
-        linalg::thin_q(product(moved.as_ref(), scaled.as_ref()))
+        linalg::thin_q(tall_product(pool, moved.as_ref(), scaled.as_ref()))
     }
 
     /// The product of B with the columns of `w`.
@@ -164,14 +182,10 @@ mod tests {
     }
 
     fn sampled(sketch: &Sketch) -> Mat<f64> {
-        let mut rows = Vec::new();
-        sketch.reservoir.each_part(&sketch.mean, sketch.fit_rows(usize::MAX), |first, part| {
-            assert_eq!(first * sketch.dim, rows.len());
-            rows.extend_from_slice(part);
-        });
-        Mat::from_fn(sketch.fit_rows(usize::MAX).len(), sketch.dim, |i, j| {
-            f64::from(rows[i * sketch.dim + j])
-        })
+        let part = sketch.reservoir.part(&sketch.mean, sketch.fit_rows(usize::MAX));
+        let mut rows = vec![0f32; part.len() * sketch.dim];
+        part.read(0..part.len(), 0..sketch.dim, &mut rows);
+        Mat::from_fn(part.len(), sketch.dim, |i, j| f64::from(rows[i * sketch.dim + j]))
     }
 
     fn captured(moments: &Mat<f64>, w: &Mat<f64>) -> f64 {

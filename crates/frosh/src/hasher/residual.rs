@@ -20,7 +20,8 @@
 //!
 //! **Where we differ.** RaBitQ keeps all dimensions, so it has no residual.
 //!
-//! **Cost.** Products of 2,048 sampled rows with the directions and with 128 of themselves, and of 1,024 with 64.
+//! **Cost.** Products of 2,048 sampled rows with the directions and with 128 of themselves, and of 1,024 with 64. Those of
+//! sampled rows with each other are the same for all directions ([`Pairs`]).
 
 use crate::hasher::estimator::{self, Factors, MOST_BYTES, Scales};
 use crate::hasher::trial::{self, Trial};
@@ -76,34 +77,33 @@ impl Sketch {
         w: MatRef<'_, f32>,
         share: f64,
     ) -> [Option<Scales>; MOST_BYTES] {
-        self.scales_for(pool, w, share, &DEPTHS)
+        // The directions of LSH are not orthonormal, so the residual outside them is not defined.
+        let pairs = if share < 1.0 { None } else { Pairs::new(self, pool) };
+        self.scales_of(pool, w, share, pairs.as_ref())
     }
 
-    /// Fits the distance estimator for these numbers of neighbours.
-    fn scales_for(
+    /// The same with pairs of rows that are known; without pairs, beta is 0.
+    pub(crate) fn scales_of(
         &self,
         pool: &Pool,
         w: MatRef<'_, f32>,
         share: f64,
-        depths: &[usize],
+        pairs: Option<&Pairs>,
     ) -> [Option<Scales>; MOST_BYTES] {
         let both =
             |rows: &[SampledRow], slope| [1, 2].map(|bytes| scales_around(rows, slope, bytes));
-        // The directions of LSH are not orthonormal, so the residual outside them is not defined.
-        if share < 1.0 || self.fit_rows(ROWS).len() < ROWS {
+        let Some(pairs) = pairs else {
             let zero = vec![0f32; self.dim];
             let rows = self.project_sample(pool, trial::ROWS, w, |row, along| {
                 SampledRow::new(estimator::square_norm(row, &zero), along, share)
             });
             return both(&rows, 0.0);
-        }
-        let (rows, along) = self.sampled_rows(pool, w, share);
-        let slope = self.slope(pool, &rows, along.as_ref());
-        let slope = if slope > 0.0 {
-            self.best_slope(pool, &rows, along.as_ref(), slope, depths)
-        } else {
-            slope
         };
+        let (rows, along) = self.sampled_rows(pool, w, share);
+        let mut slope = pairs.slope(pool, &rows, along.as_ref());
+        if slope > 0.0 {
+            slope = pairs.best_slope(pool, &rows, along.as_ref(), slope);
+        }
         both(&rows, slope)
     }
 
@@ -122,15 +122,38 @@ impl Sketch {
         let along = Mat::from_fn(w.ncols(), rows.len(), |k, i| along[i][k]);
         (rows, along)
     }
+}
+
+/// Pairs of sampled rows that beta is learned from and tried on. They do not depend on the directions.
+pub(crate) struct Pairs {
+    /// Products of [`ROWS`] rows (rows) with the first [`QUERIES`] of them (columns).
+    products: Mat<f32>,
+    trial: Option<Trial>,
+}
+
+impl Pairs {
+    /// `None` if the sample is too small.
+    pub(crate) fn new(sketch: &Sketch, pool: &Pool) -> Option<Self> {
+        Self::for_depths(sketch, pool, &DEPTHS)
+    }
+
+    /// The same for other numbers of neighbours.
+    fn for_depths(sketch: &Sketch, pool: &Pool, depths: &[usize]) -> Option<Self> {
+        if sketch.fit_rows(ROWS).len() < ROWS {
+            return None;
+        }
+        let part = sketch.reservoir.part(&sketch.mean, sketch.fit_rows(QUERIES));
+        let mut queries = vec![0f32; QUERIES * sketch.dim];
+        part.read(0..QUERIES, 0..sketch.dim, &mut queries);
+        let queries = MatRef::from_column_major_slice(&queries, sketch.dim, QUERIES);
+        let products = sketch.sample_along(pool, ROWS, queries);
+        let trial = Trial::new(sketch, pool, QUERIES..QUERIES + trial::QUERIES, depths);
+        Some(Self { products, trial })
+    }
 
     /// Learns beta from pairs of rows that are nearest by the estimate.
     fn slope(&self, pool: &Pool, rows: &[SampledRow], along: MatRef<'_, f32>) -> f64 {
         let along = along.subcols(0, ROWS);
-        let queries =
-            self.reservoir.map_parts(pool, &self.mean, self.fit_rows(QUERIES), <[f32]>::to_vec);
-        let queries = queries.concat();
-        let queries = MatRef::from_column_major_slice(&queries, self.dim, QUERIES);
-        let products = self.sample_along(pool, ROWS, queries);
         let query_projections = along.subcols(0, QUERIES);
         let inside = product(along.transpose(), query_projections);
         let sums = signed_sums(pool, along, query_projections);
@@ -145,7 +168,7 @@ impl Sketch {
             let mut near: Vec<usize> = found[..NEAR].iter().map(|f| f.1).collect();
             near.sort_unstable();
             for i in near {
-                let left_out = f64::from(products[(i, j)]) - f64::from(inside[(i, j)]);
+                let left_out = f64::from(self.products[(i, j)]) - f64::from(inside[(i, j)]);
                 let predicted = rows[i].gain * f64::from(sums[(i, j)]) * rows[i].left_out;
                 numerator += left_out * predicted;
                 denominator += predicted * predicted;
@@ -161,11 +184,9 @@ impl Sketch {
         rows: &[SampledRow],
         along: MatRef<'_, f32>,
         slope: f64,
-        depths: &[usize],
     ) -> f64 {
-        let queries = QUERIES..QUERIES + trial::QUERIES;
-        let Some(trial) = Trial::new(self, pool, queries.clone(), depths) else { return slope };
-        let sums = signed_sums(pool, along, along.subcols(queries.start, queries.len()));
+        let Some(trial) = &self.trial else { return slope };
+        let sums = signed_sums(pool, along, along.subcols(QUERIES, trial::QUERIES));
         let slopes = [slope, slope / 2.0, 0.0];
         let scores = slopes.map(|slope| {
             // With quantised factors, as a search has them.
@@ -238,7 +259,8 @@ mod tests {
     /// The learned slope, before the trial.
     fn learned(sketch: &Sketch, hasher: &Hasher) -> f64 {
         let (rows, along) = sketch.sampled_rows(&Pool::ONE, columns(hasher), 1.0);
-        sketch.slope(&Pool::ONE, &rows, along.as_ref())
+        let pairs = Pairs::new(sketch, &Pool::ONE).unwrap();
+        pairs.slope(&Pool::ONE, &rows, along.as_ref())
     }
 
     fn columns(hasher: &Hasher) -> MatRef<'_, f32> {
@@ -374,9 +396,11 @@ mod tests {
             let hasher = sketch.hasher(16).unwrap();
             let pool = Pool::new(3).unwrap();
             let [on, off] = [shallow, deep].map(|depth| {
-                let chosen = sketch.scales_for(&pool, columns(&hasher), 1.0, &[depth])[0].unwrap();
-                let again = sketch.scales_for(&Pool::ONE, columns(&hasher), 1.0, &[depth]);
-                assert_eq!(again[0], Some(chosen), "threads do not matter");
+                let [chosen, again] = [&pool, &Pool::ONE].map(|pool| {
+                    let pairs = Pairs::for_depths(&sketch, pool, &[depth]);
+                    sketch.scales_of(pool, columns(&hasher), 1.0, pairs.as_ref())[0].unwrap()
+                });
+                assert_eq!(again, chosen, "threads do not matter");
                 chosen
             });
             assert_eq!(on.residual(), learned(&sketch, &hasher), "{rows} rows, depth {shallow}");

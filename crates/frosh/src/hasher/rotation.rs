@@ -14,8 +14,11 @@
 //!
 //! **Where we differ** from the literature. Isotropic hashing (Kong and Li, 2012) uses plane rotations, at most r - 1
 //! of them, in place of lift-and-projection or a gradient flow. ITQ (Gong and Lazebnik, 2011) takes the polar factor
-//! of V'B in place of an SVD of B'V, which is the same matrix in about half the time. All factorisations run on one thread,
-//! and ITQ sums over fixed blocks of rows in a fixed order, so the result does not depend on the number of threads.
+//! of V'B in place of an SVD of B'V, which is the same matrix in about half the time. It also extrapolates: it takes the polar
+//! factor of V'B + m (V'B - C), with C the V'B of the round before and m = .85 ([`MOMENTUM`]). Sixteen such rounds end at
+//! or below the objective of 50 without, on the sample and on other rows (six data sets, 64 and 128 bits). m = 1 needed
+//! fewer rounds still, and m = 1.2 did not converge. ITQ sums over fixed blocks of rows in a fixed order, so the result does
+//! not depend on the number of threads.
 //!
 //! **Cost.** r^3 for random and isotropic; s r^2 + r^3 for each round of ITQ.
 
@@ -52,7 +55,7 @@ pub enum Rotation {
     /// O(r^3) time.
     Isotropic,
     /// Iterative quantisation (ITQ): rotates the sampled rows towards the corners of a cube. O(s r^2 + r^3) time
-    /// for each of at most 50 rounds, with s sampled rows.
+    /// for each of at most 16 rounds, with s sampled rows.
     Itq,
     /// ITQ with directions that were first refined by the sample. They capture more variance than those of the
     /// sketch if the spectrum is flat. Takes two more products of the sample with r directions than ITQ, and an
@@ -198,13 +201,16 @@ impl Block<'_> {
     }
 }
 
+/// How far ITQ extrapolates. A larger number takes fewer rounds, up to about 1; then the rounds stop converging.
+const MOMENTUM: f64 = 0.85;
+
 /// Iterative quantisation of `sample`: rows V, centred and projected.
 ///
 /// Each round computes the nearest cube corners `B = sign(V R)`, with 0 counted as +1,
 /// and then the rotation R that minimises `||B - V R||_F`, the orthogonal polar factor
-/// of V'B. Neither step can increase the objective. Stops early at a fixed point.
+/// of V'B, extrapolated by [`MOMENTUM`] in all rounds but the last. Stops early at a fixed point.
 pub(crate) fn itq(sample: MatRef<'_, f32>, stream: &mut Stream, iterations: usize) -> Mat<f64> {
-    itq_from(sample, random(sample.ncols(), stream), iterations)
+    rounds(sample, random(sample.ncols(), stream), iterations, MOMENTUM)
 }
 
 /// The orthogonal R that minimises `||T - V R||_F` for given signs T: the polar factor of V'T. `None` if V'T is zero.
@@ -221,11 +227,17 @@ pub(crate) fn procrustes(sample: MatRef<'_, f32>, signs: MatRef<'_, f32>) -> Opt
     Polar::new(r).factor(&sum, &mut rotation).then_some(rotation)
 }
 
-/// Iterative quantisation that starts from a given rotation.
-pub(crate) fn itq_from(
+/// Iterative quantisation that starts from a given rotation, without extrapolation: no round increases the objective, and
+/// few rounds stay near the start.
+pub(crate) fn itq_from(sample: MatRef<'_, f32>, rotation: Mat<f64>, iterations: usize) -> Mat<f64> {
+    rounds(sample, rotation, iterations, 0.0)
+}
+
+fn rounds(
     sample: MatRef<'_, f32>,
     mut rotation: Mat<f64>,
     iterations: usize,
+    momentum: f64,
 ) -> Mat<f64> {
     let (s, r) = sample.shape();
     if s == 0 || r == 0 {
@@ -241,8 +253,9 @@ pub(crate) fn itq_from(
     let mut single = Mat::<f32>::zeros(r, r);
     let mut sum = Mat::<f64>::zeros(r, r);
     let mut last = Mat::<f64>::zeros(r, r);
+    let mut target = Mat::<f64>::zeros(r, r);
     let mut polar = Polar::new(r);
-    for _ in 0..iterations {
+    for round in 0..iterations {
         zip!(&mut single, &rotation).for_each(|unzip!(x, y)| *x = *y as f32);
         let tasks = blocks.par_iter_mut();
         tasks.for_each(|block| block.update(&single));
@@ -251,8 +264,12 @@ pub(crate) fn itq_from(
         for block in &blocks {
             zip!(&mut sum, &block.product).for_each(|unzip!(x, y)| *x += f64::from(*y));
         }
-        // Equal sums would give equal rotations in all further rounds. If all sums are zero, there is nothing to fit.
-        if sum == last || !polar.factor(&sum, &mut rotation) {
+        // The first round has no round before it. The last one is not extrapolated, so that it ends in a minimum over R.
+        let further = if round == 0 || round + 1 == iterations { 0.0 } else { momentum };
+        let extrapolated = |now: &f64, before: &f64| now + further * (now - before);
+        zip!(&mut target, &sum, &last).for_each(|unzip!(t, x, y)| *t = extrapolated(x, y));
+        // Equal sums would stay equal in all further rounds. If all sums are zero, there is nothing to fit.
+        if !polar.factor(&target, &mut rotation) || sum == last {
             break;
         }
         last.copy_from(&sum);
@@ -377,12 +394,13 @@ mod tests {
     }
 
     #[test]
-    fn itq_improves() {
+    fn rounds_without_extrapolation_never_increase_the_objective() {
         for (s, r) in [(1500, 24), (700, 5), (40, 64)] {
             let v = cloud(s, r);
-            let mut last = itq_objective(v.as_ref(), &random(r, &mut stream(2)));
+            let start = random(r, &mut stream(2));
+            let mut last = itq_objective(v.as_ref(), &start);
             for iterations in 1..=10 {
-                let q = itq(v.as_ref(), &mut stream(2), iterations);
+                let q = itq_from(v.as_ref(), start.clone(), iterations);
                 assert_orthogonal(&q);
                 let now = itq_objective(v.as_ref(), &q);
                 // The tolerance is for signs in single precision.
@@ -390,6 +408,24 @@ mod tests {
                 assert!(iterations > 1 || now < 0.999 * last);
                 last = now;
             }
+        }
+    }
+
+    /// Sixteen rounds with extrapolation reach what 32 without reach, on average over several starts.
+    #[test]
+    fn extrapolation_saves_rounds() {
+        for (s, r) in [(1500, 24), (3000, 48)] {
+            let v = cloud(s, r);
+            let (mut plain, mut fast, mut before) = (0.0, 0.0, 0.0);
+            for start in 0..6 {
+                let first = random(r, &mut stream(start));
+                before += itq_objective(v.as_ref(), &first);
+                let q = itq(v.as_ref(), &mut stream(start), 16);
+                assert_orthogonal(&q);
+                fast += itq_objective(v.as_ref(), &q);
+                plain += itq_objective(v.as_ref(), &itq_from(v.as_ref(), first, 32));
+            }
+            assert!(plain < before && fast <= plain, "{r} bits: {before} {plain} {fast}");
         }
     }
 

@@ -164,9 +164,10 @@ mod tests {
             };
             let mut both = part(0..11);
             both.merge(&part(11..ROWS as u64));
-            both.each_part(&[0.0], 0..k, |_, rows| {
-                rows.iter().for_each(|row| counts[row.round() as usize] += 1.0);
-            });
+            let part = both.part(&[0.0], 0..k);
+            let mut rows = vec![0f32; part.len()];
+            let rows = part.read(0..part.len(), 0..1, &mut rows);
+            rows.iter().for_each(|row| counts[row.round() as usize] += 1.0);
         }
         counts
     }

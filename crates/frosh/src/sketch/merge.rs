@@ -67,6 +67,7 @@ impl Sketch {
             merged.workers.sort_unstable();
             merged.reservoir.merge(&other.reservoir);
         }
+        merged.reservoir.put_in_order();
         Ok(merged)
     }
 

@@ -96,7 +96,7 @@ use crate::random::{Purpose, Stream};
 use crate::rows::Metric;
 use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::{FrequentDirections, square_norm};
-use crate::sketch::reservoir::Reservoir;
+use crate::sketch::reservoir::{PART_ROWS, Reservoir};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, ColMut, Mat, MatMut, MatRef, Par};
 use std::ops::Range;
@@ -344,11 +344,16 @@ impl Sketch {
     /// The products of the first `most` rows that fits use, minus the mean, with the columns of `w`: one row for each
     /// sampled row.
     pub(crate) fn sample_along(&self, pool: &Pool, most: usize, w: MatRef<'_, f32>) -> Mat<f32> {
-        let range = self.fit_rows(most);
-        let rows = range.len();
-        let parts = self.reservoir.map_parts(pool, &self.mean, range, |rows| products(w, rows));
-        let all = parts.concat();
-        MatRef::from_row_major_slice(&all, rows, w.ncols()).to_owned()
+        let part = self.reservoir.part(&self.mean, self.fit_rows(most));
+        let mut along = Mat::zeros(part.len(), w.ncols());
+        pool.each(linalg::row_pieces(along.as_mut(), PART_ROWS), |(from, to)| {
+            let count = to.nrows();
+            let mut rows = vec![0f32; count * self.dim];
+            let rows = part.read(from..from + count, 0..self.dim, &mut rows);
+            let rows = MatRef::from_row_major_slice(rows, count, self.dim);
+            matmul(to, Accum::Replace, rows, w, 1.0, Par::Seq);
+        });
+        along
     }
 
     /// The lower triangle of B B', in double precision.

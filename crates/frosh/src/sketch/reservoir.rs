@@ -12,6 +12,7 @@
 //! **Cost.** One hash a row; 2 d + 28 bytes for each sampled row, at most 32 MB. Of n rows, about
 //! k (1 + ln(n / k)) are copied, for a sample of k rows.
 
+use crate::arch;
 use crate::pool::Pool;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -182,6 +183,14 @@ impl Reservoir {
         part
     }
 
+    /// Puts the entries into descending order, which is a valid order of the heap: then sorting takes one pass. To be called
+    /// when the last row was offered, since a fit sorts them many times.
+    pub(crate) fn put_in_order(&mut self) {
+        let mut all = std::mem::take(&mut self.heap).into_vec();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        self.heap = all.into();
+    }
+
     /// The entries in ascending order of keys.
     fn sorted(&self) -> Vec<Entry> {
         let mut all = self.heap.clone().into_vec();
@@ -189,12 +198,11 @@ impl Reservoir {
         all
     }
 
-    /// Writes the row of `slot`, relative to the origin, minus `shift`.
-    fn read(&self, slot: u32, shift: &[f32], out: &mut [f32]) {
+    /// Writes the values of the row of `slot` from column `from` on, relative to the origin, minus `shift`.
+    fn read(&self, slot: u32, from: usize, shift: &[f32], out: &mut [f32]) {
         let slot = slot as usize;
-        self.data[slot * self.dim..][..self.dim].convert_to_f32_slice(out);
-        let scale = self.scales[slot];
-        out.iter_mut().zip(shift).for_each(|(x, s)| *x = *x * scale - s);
+        let row = self.data[slot * self.dim + from..][..out.len()].reinterpret_cast();
+        arch::halves_minus(row, self.scales[slot], shift, out);
     }
 
     /// Calls `work` on some of the rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time. Returns the
@@ -221,20 +229,12 @@ impl Reservoir {
         out.into_iter().flatten().collect()
     }
 
-    /// Calls `work` on some of the rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time, with the
-    /// number of the first row within the range.
-    pub(crate) fn each_part(
-        &self,
-        centre: &[f64],
-        range: Range<usize>,
-        mut work: impl FnMut(usize, &[f32]),
-    ) {
-        let (shift, sorted) = (self.shift(centre), self.sorted());
-        let sorted = &sorted[range.start.min(sorted.len())..range.end.min(sorted.len())];
-        let mut rows = vec![0f32; PART_ROWS.min(sorted.len()) * self.dim];
-        for (part, slots) in sorted.chunks(PART_ROWS).enumerate() {
-            work(part * PART_ROWS, self.read_all(slots, &shift, &mut rows));
-        }
+    /// Some of the rows in the order of keys, minus `centre`.
+    pub(crate) fn part(&self, centre: &[f64], range: Range<usize>) -> Part<'_> {
+        let mut entries = self.sorted();
+        entries.truncate(range.end);
+        entries.drain(..range.start.min(entries.len()));
+        Part { reservoir: self, shift: self.shift(centre), entries }
     }
 
     /// The centre relative to the origin.
@@ -244,7 +244,7 @@ impl Reservoir {
 
     fn read_all<'a>(&self, slots: &[Entry], shift: &[f32], rows: &'a mut [f32]) -> &'a [f32] {
         for ((.., slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
-            self.read(*slot, shift, row);
+            self.read(*slot, 0, shift, row);
         }
         &rows[..slots.len() * self.dim]
     }
@@ -263,7 +263,7 @@ impl Reservoir {
         let theirs = other.sorted();
         let keys = theirs.iter().map(|entry| entry.0);
         let next = self.len() as u64;
-        self.offer(&Pool::ONE, next, keys, |i, row| other.read(theirs[i].2, &shift, row));
+        self.offer(&Pool::ONE, next, keys, |i, row| other.read(theirs[i].2, 0, &shift, row));
     }
 
     /// Moves rows to consecutive slots after rows were removed.
@@ -305,18 +305,47 @@ impl Reservoir {
     }
 }
 
+/// Some of the sampled rows. Tasks read their rows or columns of it.
+pub(crate) struct Part<'a> {
+    reservoir: &'a Reservoir,
+    shift: Vec<f32>,
+    entries: Vec<Entry>,
+}
+
+impl Part<'_> {
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Writes these columns of these rows, row after row, to the beginning of `out`, and returns that part of it.
+    pub(crate) fn read<'o>(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        out: &'o mut [f32],
+    ) -> &'o [f32] {
+        let (width, count) = (columns.len(), rows.len());
+        let shift = &self.shift[columns.clone()];
+        for ((.., slot), out) in self.entries[rows].iter().zip(out.chunks_exact_mut(width)) {
+            self.reservoir.read(*slot, columns.start, shift, out);
+        }
+        &out[..count * width]
+    }
+}
+
 /// The entries of rows with these keys, which are in ascending order and in consecutive slots.
 fn entries(keys: Vec<u64>) -> BinaryHeap<Entry> {
-    keys.into_iter()
-        .zip(0u64..)
-        .zip(0u32..)
-        .map(|((key, number), slot)| (key, number, slot))
-        .collect()
+    let all = keys.into_iter().zip(0u64..).zip(0u32..);
+    let mut all: Vec<Entry> = all.map(|((key, number), slot)| (key, number, slot)).collect();
+    // See `put_in_order`.
+    all.reverse();
+    all.into()
 }
 
 /// Writes a row in half precision, divided by its largest entry, and returns that entry. Overwrites `row`.
 pub(crate) fn halves(row: &mut [f32], out: &mut [f16]) -> f32 {
-    let scale = f32::from_bits(crate::arch::magnitude_bits(row));
+    let scale = f32::from_bits(arch::magnitude_bits(row));
     let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
     // If the inverse overflows, the row is stored as zeros.
     let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };

@@ -212,7 +212,9 @@ impl Sketcher {
             }
             sketch = older;
         }
-        Sketch { workers: vec![worker], reservoir: self.reservoir, ..sketch }
+        let mut reservoir = self.reservoir;
+        reservoir.put_in_order();
+        Sketch { workers: vec![worker], reservoir, ..sketch }
     }
 
     /// Makes the first row of the stream the origin of the reservoir, and takes the worker number from it if that was asked

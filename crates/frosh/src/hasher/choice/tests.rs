@@ -1,5 +1,5 @@
 use super::*;
-use crate::hasher::held_out::{TARGET, positions};
+use crate::hasher::held_out::TARGET;
 use crate::{Config, ExactSearch, Metric, RankedEvaluation, Rows, Search, Sketcher, Truth};
 
 const DIM: usize = 24;
@@ -121,8 +121,9 @@ fn the_cheapest_alternative_near_the_best_is_chosen() {
 #[test]
 fn positions_count_smaller_scores_and_half_of_the_equal_ones() {
     let scores = [3.0, 1.0, 2.0, 2.0, 2.0, 9.0];
-    assert_eq!(positions(&scores, &[1, 3, 0, 5]), [0.0, 2.0, 4.0, 5.0]);
-    assert_eq!(positions(&scores, &[2]), [2.0]);
+    let mut positions = Positions::default();
+    assert_eq!(positions.of(&scores, &[1, 3, 0, 5]), [0.0, 2.0, 4.0, 5.0]);
+    assert_eq!(positions.of(&scores, &[2]), [2.0]);
 }
 
 #[test]
