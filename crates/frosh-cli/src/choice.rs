@@ -35,10 +35,9 @@ pub(crate) fn summary(model: &Model) -> String {
     let Some(forecast) = model.forecast() else { return String::new() };
     let chosen = match model {
         Model::Quantizer(quantizer) => match quantizer.choice() {
-            Some(choice) => format!(
-                "{} bits of scalar, slopes {} and {}",
-                choice.scalar_bits, choice.slopes[0], choice.slopes[1]
-            ),
+            Some(choice) => {
+                format!("slopes {} and {} of the scalar", choice.slopes[0], choice.slopes[1])
+            }
             None => return String::new(),
         },
         _ => match choice(model) {
@@ -85,16 +84,11 @@ pub(crate) fn table(model: &Model) -> String {
 }
 
 fn scalar_table(choice: &QuantizerChoice) -> String {
-    let mut text = format!("{:<16}{:<16}{:>8}{:>11}\n", "scalar bits", "slopes", "MAP", "recall");
-    for measured in &choice.measured {
-        let mark = if measured.scalar_bits == choice.scalar_bits { "  chosen" } else { "" };
-        let slopes = format!("{} {}", measured.slopes[0], measured.slopes[1]);
-        text += &format!(
-            "{:<16}{slopes:<16}{:>8.3}{:>11.3}{mark}\n",
-            measured.scalar_bits, measured.map, measured.recall
-        );
-    }
-    text
+    let slopes = format!("{} {}", choice.slopes[0], choice.slopes[1]);
+    format!(
+        "{:<16}{:>8}{:>11}\n{slopes:<16}{:>8.3}{:>11.3}\n",
+        "slopes", "MAP", "recall", choice.map, choice.recall
+    )
 }
 
 fn sign_table(choice: &Choice) -> String {

@@ -71,7 +71,7 @@
 //! | learning, FROSH | O(n d log l + n d l² / m) | 12 l d for each thread, 3 l d for each doubling beyond 64 MB, s (2 d + 28) bytes at most |
 //! | learning, OSH | O(n d l) | the same |
 //! | merging k sketches | O(k d l²) | one more sketch: 4 l d bytes |
-//! | fitting | O(d l² + l³ + s d r), and O(s r² + r³) for each of 50 rounds of ITQ | a few matrices of d r doubles, and of s r floats |
+//! | fitting | O(d l² + l³ + s d r), and O(s r² + r³) for each of 16 rounds of ITQ | a few matrices of d r doubles, and of s r floats |
 //! | encoding | 2 d r operations a row | r / 8 bytes a row, and 1 byte with factors |
 //! | searching, Hamming | O(n r) bit operations a query; far groups of rows are pruned early | the codes, and k hits a query |
 //! | searching, multi-index | less than the scan where the k-th neighbour is near | 4 bytes for each row and table |
@@ -127,7 +127,7 @@ pub use index::{Index, IndexVersion, IndexWriter, NewRows, Reencoding, StoredVec
 pub use model::Model;
 pub use pool::Pool;
 #[doc(inline)]
-pub use quantizer::{Quantizer, QuantizerChoice, QuantizerMeasured};
+pub use quantizer::{Quantizer, QuantizerChoice};
 pub use rows::{Element, Metric, Rows};
 #[doc(inline)]
 pub use search::{

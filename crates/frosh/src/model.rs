@@ -34,7 +34,7 @@ use std::path::Path;
 pub enum Model {
     /// Sign bits: one bit for each direction.
     Hasher(Hasher),
-    /// An additive quantiser: a cell and a nibble for each codebook.
+    /// An additive quantiser: a cell, and a word of each codebook.
     Quantizer(Quantizer),
 }
 

@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | `f32` | F, AVX2, FMA | AVX2, FMA | portable |
 //! | `f64` | (AVX2 is used) | AVX2, FMA | portable |
-//! | bytes | F, BW, VPOPCNTDQ, AVX2, POPCNT | AVX2, POPCNT | NEON |
+//! | bytes | F, BW, VBMI, VPOPCNTDQ, AVX2, POPCNT | AVX2, POPCNT | NEON |
 //!
 //! The features in this table are those in [`Isa::choose`], in the tokens' comments, and in the
 //! `target_feature` attributes of the macros below. A change must be made in all three.
@@ -30,7 +30,7 @@ pub(crate) struct Avx2Popcnt(());
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx512F(());
 
-/// Proof that the CPU has AVX-512F, AVX-512BW, AVX-512VPOPCNTDQ, AVX2 and POPCNT.
+/// Proof that the CPU has AVX-512F, AVX-512BW, AVX-512VBMI, AVX-512VPOPCNTDQ, AVX2 and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx512Popcnt(());
@@ -115,7 +115,7 @@ impl Isa {
             }
             if all(&["avx2", "popcnt"]) {
                 isa.bytes = ByteSet::Avx2(Avx2Popcnt(()));
-                if all(&["avx512f", "avx512bw", "avx512vpopcntdq"]) {
+                if all(&["avx512f", "avx512bw", "avx512vbmi", "avx512vpopcntdq"]) {
                     isa.bytes = ByteSet::Avx512(Avx512Popcnt(()));
                 }
             }
@@ -180,6 +180,7 @@ fn detected(feature: &str) -> bool {
         "fma" => is_x86_feature_detected!("fma"),
         "avx512f" => is_x86_feature_detected!("avx512f"),
         "avx512bw" => is_x86_feature_detected!("avx512bw"),
+        "avx512vbmi" => is_x86_feature_detected!("avx512vbmi"),
         "avx512vpopcntdq" => is_x86_feature_detected!("avx512vpopcntdq"),
         _ => unreachable!("no kernel needs {feature}"),
     }
@@ -240,7 +241,7 @@ macro_rules! dispatch_bytes {
             unsafe { $kernel::<$crate::arch::x86_64::avx2::ByteLine>($($arg),*) }
         }
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,avx2,popcnt")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,avx2,popcnt")]
         unsafe fn avx512($($arg: $ty),*) -> $out {
             // SAFETY: as above.
             unsafe { $kernel::<$crate::arch::x86_64::avx512::ByteLine>($($arg),*) }
@@ -321,7 +322,10 @@ mod tests {
                 Isa { f32s: F32Set::Avx2(fma), f64s: F64Set::Avx2(fma), bytes: ByteSet::Portable },
             ),
             // Without AVX2, AVX-512 is not used.
-            (&["fma", "popcnt", "avx512f", "avx512bw", "avx512vpopcntdq"], Isa::PORTABLE),
+            (
+                &["fma", "popcnt", "avx512f", "avx512bw", "avx512vbmi", "avx512vpopcntdq"],
+                Isa::PORTABLE,
+            ),
             // Skylake-X: AVX-512 for floats, AVX2 for codes.
             (
                 &["avx2", "fma", "popcnt", "avx512f", "avx512bw"],
@@ -341,7 +345,7 @@ mod tests {
                 },
             ),
             (
-                &["avx2", "fma", "popcnt", "avx512f", "avx512bw", "avx512vpopcntdq"],
+                &["avx2", "fma", "popcnt", "avx512f", "avx512bw", "avx512vbmi", "avx512vpopcntdq"],
                 Isa {
                     f32s: F32Set::Avx512(Avx512F(())),
                     f64s: F64Set::Avx2(fma),

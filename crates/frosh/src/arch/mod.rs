@@ -14,7 +14,7 @@
 //! | [`hamming`], rows of 32, 64, 96, ... bytes | the same | `vpopcntq` (not 96, 160, ...) | `vpshufb` | `count_ones` | `count_ones` |
 //! | [`hamming`], other widths, and picked rows | the same | `popcnt` | `popcnt` | `count_ones` | `count_ones` |
 //! | [`nibble_planes`] | distances and bounds, for many queries | `vpshufb` | `vpshufb` | `tbl` | scalar |
-//! | [`packed_planes`] | bounds for codes of a quantiser | `vpshufb` | `vpshufb` | `tbl` | scalar |
+//! | [`byte_planes`] | bounds for codes of a quantiser | `vpermi2b` | `vpshufb` | `tbl` | scalar |
 //! | [`sixteen`] | beam search, distances | yes | yes | portable | yes |
 //!
 //! Which features each column needs is in [`isa`]; it differs by kind of element.
@@ -60,12 +60,12 @@
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
+pub(crate) mod byte_planes;
 pub(crate) mod elementwise;
 pub(crate) mod hadamard;
 pub(crate) mod hamming;
 pub(crate) mod isa;
 pub(crate) mod nibble_planes;
-pub(crate) mod packed_planes;
 pub(crate) mod portable;
 pub(crate) mod project;
 pub(crate) mod scatter;
@@ -74,7 +74,9 @@ pub(crate) mod vector;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
-pub(crate) use elementwise::{below_and_equal, i8_minus, magnitude_bits, u8_minus, usable};
+pub(crate) use elementwise::{
+    below_and_equal, buckets, halves_minus, i8_minus, magnitude_bits, scores, u8_minus, usable,
+};
 pub(crate) use isa::{F64Set, Isa, with_f64s};
 pub(crate) use vector::{F64Vector, F64x4, LANES};
 

@@ -22,6 +22,8 @@ pub(crate) trait F32x16: Copy {
     fn splat(self, x: f32) -> Self::V;
     fn load(self, x: &Floats) -> Self::V;
     fn store(self, x: Self::V, to: &mut Floats);
+    /// The floats whose upper halves these are: see [`upper_half`].
+    fn load_halves(self, x: &[u16; 16]) -> Self::V;
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
@@ -36,8 +38,14 @@ pub(crate) trait F32x16: Copy {
     fn swap1(self, x: Self::V) -> Self::V;
 }
 
+/// The upper half of the nearest float that has only zeros in the lower half (bfloat16): 8 bits of precision.
+pub(crate) fn upper_half(x: f32) -> u16 {
+    // Half of the last bit is added, or a little less, so that ties go to even.
+    ((x.to_bits() + 0x7fff + (x.to_bits() >> 16 & 1)) >> 16) as u16
+}
+
 /// Bits that [`F32x16::number`] replaces.
-pub(crate) const ITEM_BITS: u32 = 9;
+pub(crate) const ITEM_BITS: u32 = 13;
 /// A mask of these bits.
 pub(crate) const ITEM: u32 = (1 << ITEM_BITS) - 1;
 
@@ -89,6 +97,7 @@ impl F32x16 for Arrays {
     #[inline(always)] fn splat(self, x: f32) -> Floats { [x; 16] }
     #[inline(always)] fn load(self, x: &Floats) -> Floats { *x }
     #[inline(always)] fn store(self, x: Floats, to: &mut Floats) { *to = x }
+    #[inline(always)] fn load_halves(self, x: &[u16; 16]) -> Floats { each(|i| f32::from_bits(u32::from(x[i]) << 16)) }
     #[inline(always)] fn add(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] + b[i]) }
     #[inline(always)] fn sub(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] - b[i]) }
     #[inline(always)] fn mul(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] * b[i]) }
@@ -112,6 +121,7 @@ impl F32x16 for super::isa::Avx512F {
     #[inline(always)] fn splat(self, x: f32) -> __m512 { unsafe { _mm512_set1_ps(x) } }
     #[inline(always)] fn load(self, x: &Floats) -> __m512 { unsafe { _mm512_loadu_ps(x.as_ptr()) } }
     #[inline(always)] fn store(self, x: __m512, to: &mut Floats) { unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) } }
+    #[inline(always)] fn load_halves(self, x: &[u16; 16]) -> __m512 { unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast())))) } }
     #[inline(always)] fn add(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_add_ps(a, b) } }
     #[inline(always)] fn sub(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_sub_ps(a, b) } }
     #[inline(always)] fn mul(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_mul_ps(a, b) } }
@@ -143,6 +153,13 @@ impl F32x16 for super::isa::Avx2Fma {
     #[inline(always)] fn load(self, x: &Floats) -> Pair { unsafe { [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x[8..].as_ptr())] } }
     #[inline(always)] fn store(self, x: Pair, to: &mut Floats) {
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), x[0]); _mm256_storeu_ps(to[8..].as_mut_ptr(), x[1]) }
+    }
+    #[inline(always)] fn load_halves(self, x: &[u16; 16]) -> Pair {
+        unsafe {
+            let (low, high) = (_mm_loadu_si128(x.as_ptr().cast()), _mm_loadu_si128(x[8..].as_ptr().cast()));
+            let (low, high) = (_mm256_cvtepu16_epi32(low), _mm256_cvtepu16_epi32(high));
+            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high))]
+        }
     }
     #[inline(always)] fn add(self, a: Pair, b: Pair) -> Pair { unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] } }
     #[inline(always)] fn sub(self, a: Pair, b: Pair) -> Pair { unsafe { [_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])] } }
@@ -249,6 +266,7 @@ mod tests {
                 s.swap4(a),
                 s.swap2(a),
                 s.swap1(a),
+                s.load_halves(&self.0.map(upper_half)),
             ];
             let (first, second) = (&self.0[..], &self.1[..]);
             let mut out = vec![
@@ -271,7 +289,7 @@ mod tests {
         for _ in 0..50 {
             let mut floats = || std::array::from_fn(|_| stream.normal() as f32);
             let (a, b): (Floats, Floats) = (floats(), floats());
-            let items: [u32; 16] = std::array::from_fn(|j| (j as u32 * 37) % 512);
+            let items: [u32; 16] = std::array::from_fn(|j| (j as u32 * 637) % 8192);
             let by = |f: &dyn Fn(usize) -> f32| -> Vec<u32> {
                 (0..16).map(|j| f(j).to_bits()).collect()
             };
@@ -282,11 +300,16 @@ mod tests {
                 by(&|j| a[j] * b[j]),
                 by(&|j| a[j].min(b[j])),
                 by(&|j| a[j].max(b[j])),
-                by(&|j| f32::from_bits(a[j].to_bits() / 512 * 512 + items[j])),
+                by(&|j| f32::from_bits(a[j].to_bits() / 8192 * 8192 + items[j])),
                 by(&|j| a[(j + 8) % 16]),
                 by(&|j| a[j ^ 4]),
                 by(&|j| a[j ^ 2]),
                 by(&|j| a[j ^ 1]),
+                by(&|j| {
+                    let lower = a[j].to_bits() & 0xffff_0000;
+                    let [x, y] = [lower, lower + 0x1_0000].map(f32::from_bits);
+                    if (a[j] - x).abs() < (a[j] - y).abs() { x } else { y }
+                }),
             ]
             .concat();
             let results: Vec<Vec<u32>> = Isa::every_and_scalar()

@@ -3,7 +3,7 @@
 //! A row z of k coordinates is approximated by a sum of one cell and M words:
 //!
 //! ```text
-//! z  ~  cell[a] + sum_m word[m][b_m],      a < 256,  b_m < 16
+//! z  ~  cell[a] + sum_m word[m][b_m],      a < 256,  b_m < 256
 //! ```
 //!
 //! Coordinates are divided into segments. A word is zero outside the segment of its codebook, so products between words
@@ -11,14 +11,15 @@
 
 use crate::arch::Isa;
 use crate::arch::project::{self, Packed};
+use crate::arch::sixteen::upper_half;
 use crate::linalg;
 use faer::MatRef;
 use std::ops::Range;
 
 /// Number of cells: a byte of the code.
 pub(crate) const CELLS: usize = 256;
-/// Words of a codebook: a nibble of the code.
-pub(crate) const WORDS: usize = 16;
+/// Words of a codebook: a byte of the code.
+pub(crate) const WORDS: usize = 256;
 
 /// A range of coordinates, and the codebooks that describe it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +44,7 @@ pub(crate) struct Codebooks {
     pub(crate) words: Vec<f32>,
 }
 
-/// The items of part `i` of `parts` nearly equal parts of `count` items; the first parts are the larger ones. So one item more
-/// makes one part larger and moves the parts after it.
+/// The items of part `i` of `parts` nearly equal parts of `count` items; the first parts are the larger ones.
 fn part(count: usize, i: usize, parts: usize) -> Range<usize> {
     let from = |i: usize| i * (count / parts) + i.min(count % parts);
     from(i)..from(i + 1)
@@ -76,19 +76,7 @@ impl Codebooks {
         (0..segments).map(|i| part(k, i, segments).len()).collect()
     }
 
-    /// The same with one codebook of zeros more, and the segment that it belongs to.
-    pub(crate) fn extended(&self) -> (Self, usize) {
-        let count = self.segments.len();
-        let mut larger = Self::new(self.k, self.books + 1, count, self.cell_count);
-        larger.cells.clone_from(&self.cells);
-        for i in 0..count {
-            let (from, to) = (self.words_of(i), larger.words_of(i));
-            larger.words[to][..from.len()].copy_from_slice(&self.words[from]);
-        }
-        (larger, self.books % count)
-    }
-
-    /// Writes the row that a code stands for. `code` is the cell and then a nibble for each codebook.
+    /// Writes the row that a code stands for. `code` is the cell and then a word of each codebook.
     #[inline(always)]
     pub(crate) fn decode(&self, code: &[u8], out: &mut [f32]) {
         out.copy_from_slice(&self.cells[usize::from(code[0]) * self.k..][..self.k]);
@@ -105,6 +93,18 @@ impl Codebooks {
         }
     }
 
+    /// The same for a row that the codebooks were fitted to, as if they had been fitted without it: in each segment, the error is
+    /// larger by the factor 1 + gain. No gains are zeros.
+    #[inline(always)]
+    pub(crate) fn decode_unseen(&self, code: &[u8], row: &[f32], gains: &[f32], out: &mut [f32]) {
+        self.decode(code, out);
+        for (segment, gain) in self.segments.iter().zip(gains) {
+            let own = segment.coordinates.clone();
+            let each = out[own.clone()].iter_mut().zip(&row[own]);
+            each.for_each(|(y, x)| *y -= gain * (x - *y));
+        }
+    }
+
     /// Cells and words together.
     pub(crate) fn entries(&self) -> usize {
         self.cell_count + WORDS * self.books
@@ -116,8 +116,11 @@ impl Codebooks {
         let products = Products::new(self);
         let mut all = vec![0f32; self.cell_count * width];
         products.of(Isa::detect(), &self.cells, &mut all);
-        let words = all.chunks_exact(width).flat_map(|row| &row[self.cell_count..]);
-        let cell_words: Vec<f32> = words.copied().collect();
+        let mut cell_words = Vec::with_capacity(self.cell_count * count);
+        for row in all.chunks_exact(width) {
+            cell_words.extend_from_slice(&row[self.cell_count..]);
+        }
+        drop(all);
         let mut word_cells = vec![0f32; self.cell_count * count];
         for (a, row) in cell_words.chunks_exact(count.max(1)).enumerate() {
             for (j, x) in row.iter().enumerate() {
@@ -126,20 +129,23 @@ impl Codebooks {
         }
         let square = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
         let mut squares: Vec<f32> = self.cells.chunks_exact(self.k).map(square).collect();
-        let mut pairs = Vec::new();
+        let sizes = self.segments.iter().map(|segment| (WORDS * segment.books.len()).pow(2));
+        let mut pairs = Vec::with_capacity(sizes.sum());
         let mut firsts = Vec::new();
         for (i, segment) in self.segments.iter().enumerate() {
             let (own, width) = (WORDS * segment.books.len(), segment.coordinates.len());
             let words = &self.words[self.words_of(i)];
             squares.extend(words.chunks_exact(width).map(square));
-            let words = MatRef::from_row_major_slice(words, own, width);
-            let gram = linalg::product(words, words.transpose());
-            for book in segment.books.clone() {
-                firsts.push(pairs.len() + (book - segment.books.start) * WORDS * own);
+            let all = MatRef::from_row_major_slice(words, own, width);
+            // A codebook at a time: products in single precision would take twice the memory.
+            for words in words.chunks_exact((WORDS * width).max(1)) {
+                firsts.push(pairs.len());
+                let words = MatRef::from_row_major_slice(words, WORDS, width);
+                let gram = linalg::product(words, all.transpose());
+                for i in 0..WORDS {
+                    pairs.extend((0..own).map(|j| upper_half(gram[(i, j)])));
+                }
             }
-            pairs.extend(
-                (0..own).flat_map(|i| (0..own).map(move |j| (i, j))).map(|(i, j)| gram[(i, j)]),
-            );
         }
         Tables { products, cell_words, word_cells, squares, pairs, firsts }
     }
@@ -156,8 +162,9 @@ pub(crate) struct Tables {
     pub(crate) word_cells: Vec<f32>,
     /// Squared lengths of cells and words.
     pub(crate) squares: Vec<f32>,
-    /// For each segment, the products of all its words with each other.
-    pub(crate) pairs: Vec<f32>,
+    /// For each segment, the products of all its words with each other, as upper halves of floats. Words of different codebooks are
+    /// nearly orthogonal, so that little is lost, and encoding reads half as much memory.
+    pub(crate) pairs: Vec<u16>,
     /// Where the rows of a codebook begin in `pairs`.
     pub(crate) firsts: Vec<usize>,
 }

@@ -68,26 +68,13 @@ impl Work16 for Places<'_> {
     fn run<S: F32x16>(self, s: S) {
         let Decoder { books, scalar, .. } = self.decoder;
         let mut decoded = vec![0f32; books.k];
-        let mut code = vec![0u8; books.books + 1];
-        for (packed, place) in self.codes.chunks_exact(self.width).zip(self.out) {
-            let level = unpack(packed, &mut code);
-            books.decode(&code, &mut decoded);
+        for (code, place) in self.codes.chunks_exact(self.width).zip(self.out) {
+            let (code, level) = code.split_at(books.books + 1);
+            books.decode(code, &mut decoded);
             let cell = &books.cells[usize::from(code[0]) * books.k..][..books.k];
-            let tau = scalar.predict(&code) + scalar.levels[usize::from(level)];
+            let tau = scalar.predict(code) + scalar.levels[usize::from(level[0])];
             let radius = square_distance(s, &decoded, cell).sqrt();
             *place = Place { radius, excess: tau - square(s, &decoded) };
         }
     }
-}
-
-/// Writes the cell and the nibbles of a packed code, and returns the level of the scalar.
-#[inline(always)]
-fn unpack(packed: &[u8], code: &mut [u8]) -> u8 {
-    code[0] = packed[0];
-    for (m, to) in code[1..].iter_mut().enumerate() {
-        *to = packed[1 + m / 2] >> (4 * (m % 2)) & 15;
-    }
-    let last = packed[packed.len() - 1];
-    // With an even number of codebooks the level has a byte of its own.
-    if code.len().is_multiple_of(2) { last >> 4 } else { last }
 }

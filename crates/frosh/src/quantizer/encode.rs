@@ -84,7 +84,7 @@ impl Quantizer {
         });
         results.into_iter().collect::<Result<()>>()?;
         let codes = Codes::of_quantizer(self.facts.bytes, self.id, Vec::new());
-        let levels = self.scalar.levels.as_slice().into();
+        let levels = Arc::new(std::array::from_fn(|i| self.scalar.levels[i]));
         let decoder = self
             .decoder
             .get_or_init(|| Arc::new(Decoder::new(&self.books, &self.scales, &self.scalar)));
@@ -144,11 +144,13 @@ impl Quantizer {
             beam.encode(isa, &self.books, tables, &products, 1, codes);
             let each = codes.chunks_exact(length).zip(z.chunks_exact(k)).zip(&norms);
             for (out, ((code, z), norm)) in out.chunks_exact_mut(bytes).zip(each) {
-                let row =
-                    CodedRow { books: &self.books, code, z, norm: *norm, inverses: &inverses };
+                let books = &self.books;
+                let row = CodedRow { books, code, z, norm: *norm, inverses: &inverses, gains: &[] };
                 let terms = row.terms(isa, &mut decoded);
                 let level = self.scalar.encode(code, terms.tau(self.scalar.slopes));
-                pack(code, level, out);
+                // The cell, a word of each codebook, and the level of the scalar.
+                out[..length].copy_from_slice(code);
+                out[length] = level;
             }
         }
         Ok(())
@@ -167,21 +169,6 @@ impl Work16 for Square<'_> {
     }
 }
 
-/// Packs the cell, the nibbles of all codebooks, and the level of the scalar.
-fn pack(code: &[u8], level: u8, out: &mut [u8]) {
-    out[0] = code[0];
-    let pairs = code[1..].chunks(2);
-    for (to, pair) in out[1..].iter_mut().zip(pairs) {
-        *to = pair[0] | pair.get(1).unwrap_or(&level) << 4;
-    }
-    // With an even number of codebooks the level has a byte of its own.
-    if code.len() % 2 == 1
-        && let Some(last) = out.last_mut()
-    {
-        *last = level;
-    }
-}
-
 /// A row and its code.
 pub(super) struct CodedRow<'a> {
     pub(super) books: &'a Codebooks,
@@ -192,6 +179,8 @@ pub(super) struct CodedRow<'a> {
     pub(super) norm: f32,
     /// 1 / s^2 for the scales s.
     pub(super) inverses: &'a [f32],
+    /// By how much the row is decoded worse than by its code: see [`Codebooks::decode_unseen`].
+    pub(super) gains: &'a [f32],
 }
 
 impl CodedRow<'_> {
@@ -204,7 +193,7 @@ impl CodedRow<'_> {
             #[inline(always)]
             fn run<S: F32x16>(self, s: S) -> Terms {
                 let Work(row, decoded) = self;
-                row.books.decode(row.code, decoded);
+                row.books.decode_unseen(row.code, row.z, row.gains, decoded);
                 let square = weighted_product(s, decoded, decoded, row.inverses);
                 let product = weighted_product(s, decoded, row.z, row.inverses);
                 Terms::new(square, product, row.norm)

@@ -1,20 +1,17 @@
 //! Fitting a quantiser to a sketch.
 //!
 //! 1. **Directions.** Those of the sketch, refined with the sample (`hasher/refine.rs`), and turned onto the principal axes of
-//!    the sampled rows.
+//!    the sampled rows. Those of the largest variance are kept, until they hold nearly all of it.
 //! 2. **Scales.** s_j = (w_j / w_1)^(1/4), with w_j the mean squared difference along direction j between held-out rows and
 //!    their near rows. Directions in which neighbours differ more count more.
 //! 3. **Segments.** Directions are dealt to segments so that the products of their variances are even.
-//! 4. **Codebooks** of the scaled projections (`train.rs`), with a byte for the scalar; and with a nibble for the scalar and one
-//!    codebook more.
-//! 5. **Slopes** of the scalar (`scalar.rs`), measured on held-out rows for both.
-//!
-//! **Choice.** Of all alternatives whose recall is within [`TOLERANCE`] of the best, the one with the highest MAP: see
-//! `hasher/held_out.rs` for both measures.
+//! 4. **Codebooks** of the scaled projections (`train.rs`).
+//! 5. **Slopes** of the scalar (`scalar.rs`): of all pairs whose recall on held-out rows is within [`TOLERANCE`] of the best, the
+//!    one with the highest MAP. See `hasher/held_out.rs` for both measures.
 
-use super::codebooks::{CELLS, Codebooks};
+use super::codebooks::{CELLS, Codebooks, WORDS};
 use super::encode::CodedRow;
-use super::scalar::{Predictions, ScalarCode, Terms};
+use super::scalar::{MAX_LEVERAGE, Predictions, ScalarCode, Terms, entries};
 use super::{DEFAULT_BEAM, Facts, Quantizer, train};
 use crate::arch::Isa;
 use crate::error::{Error, Result};
@@ -33,22 +30,26 @@ const MIN_BYTES: usize = 4;
 const MAX_BYTES: usize = 64;
 /// Sampled rows that a fit needs: fewer cannot determine 256 cells.
 const MIN_SAMPLE: usize = 1024;
-/// Rounds of least squares and encoding, and rounds after a codebook was added.
-const ROUNDS: usize = 12;
-const MORE_ROUNDS: usize = 4;
+/// Directions that rows are projected on. Encoding takes longer with more.
+const MIN_DIRECTIONS: usize = 128;
+const MAX_DIRECTIONS: usize = 256;
+/// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 2 and 6 at 8, 16 and 32 bytes.
+const MAX_PRODUCTS: usize = 20 << 20;
+/// Rounds of least squares and encoding.
+const ROUNDS: usize = 3;
 /// Exponent of the scales.
 const SCALE_POWER: f64 = 0.25;
 /// Smallest scale. Directions without variance must not divide by zero.
 const MIN_SCALE: f64 = 1e-3;
 /// Differences of recall that do not count.
-const TOLERANCE: f64 = 0.005;
+const TOLERANCE: f64 = 0.002;
 /// Slopes that are tried.
 const ALONG: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
 const ERROR: [f32; 5] = [0.3, 0.5, 0.7, 0.85, 1.0];
 /// Places in their grid that are tried first.
-const COARSE: [[usize; 2]; 6] = [[0, 1], [0, 3], [2, 1], [2, 3], [4, 1], [4, 3]];
+const COARSE: [[usize; 2]; 2] = [[2, 1], [4, 3]];
 
-/// What a fit measured on the sample, and what it chose.
+/// What a fit chose, and what it measured on the sample with it.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};
@@ -59,45 +60,38 @@ const COARSE: [[usize; 2]; 6] = [[0, 1], [0, 3], [2, 1], [2, 3], [4, 1], [4, 3]]
 /// sketcher.push(Rows::new(&data, 16)?)?;
 /// let quantizer = sketcher.finish().quantizer(4)?;
 /// let choice = quantizer.choice().unwrap();
-/// assert!(choice.scalar_bits == 4 || choice.scalar_bits == 8);
+/// assert!(choice.map > 0.0 && choice.map <= 1.0);
 /// println!("recall@{} of about {:.2}", choice.forecast.k, choice.forecast.recall);
 /// # Ok::<(), frosh::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct QuantizerChoice {
-    /// Bits of the scalar: 4 or 8.
-    pub scalar_bits: usize,
     /// The slopes a1 and a2 of the scalar.
     pub slopes: [f64; 2],
-    /// The best slopes for each number of scalar bits.
-    pub measured: Vec<QuantizerMeasured>,
+    /// Mean average precision, with the nearest 2 % of rows as the relevant ones.
+    pub map: f64,
+    /// Mean of the expected recall@10 and recall@20 by codes alone.
+    pub recall: f64,
     /// What to expect from a search.
     pub forecast: Forecast,
 }
 
-/// An alternative that a fit measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct QuantizerMeasured {
-    /// Bits of the scalar.
-    pub scalar_bits: usize,
-    /// The slopes of the scalar.
-    pub slopes: [f64; 2],
-    /// Mean average precision, with the nearest 2 % of rows as the relevant ones.
-    pub map: f64,
-    /// Mean of the expected recall@10, @20, @40 and @80 by codes alone.
-    pub recall: f64,
+/// The largest number of directions for codes of so many bytes. Short codes hardly reach more, and are to be fast.
+fn most_directions(bytes: usize) -> usize {
+    if bytes < 16 { MIN_DIRECTIONS } else { MAX_DIRECTIONS }
 }
 
-/// Number of directions for codes of so many bytes. More would not help: the bits do not reach them.
-fn direction_count(bytes: usize) -> usize {
-    (8 * bytes).clamp(128, 256)
+/// The share of the variance that the directions may leave out: much less than what codes of so many bytes leave out themselves.
+fn share_outside(bytes: usize) -> f64 {
+    0.8 / bytes as f64
 }
 
-/// Segments for codes of so many bytes. More than eight bytes of codebooks in one segment encode slowly.
+/// Segments for codes of so many bytes: as few as memory allows.
 fn segment_count(bytes: usize) -> usize {
-    (bytes / 8).max(1)
+    // Half precision, for all pairs of words if there were one segment; divided by the number of segments.
+    let products = 2 * (WORDS * (bytes - 2)).pow(2);
+    products.div_ceil(MAX_PRODUCTS)
 }
 
 /// Rejects a number of bytes that is impossible for such a sketch.
@@ -124,9 +118,10 @@ impl Config {
         if sampled < MIN_SAMPLE { Err(too_few(sampled)) } else { Ok(()) }
     }
 
-    /// The number of sketch rows that codes of `bytes` bytes need.
+    /// The number of sketch rows that codes of `bytes` bytes need. The fit finds up to twice as many directions with the
+    /// sample.
     pub fn quantizer_rows(bytes: usize) -> usize {
-        direction_count(bytes)
+        (8 * bytes).clamp(MIN_DIRECTIONS, MAX_DIRECTIONS)
     }
 }
 
@@ -164,31 +159,25 @@ impl Sketch {
             return Err(too_few(self.reservoir.len()));
         }
         let pool = &Pool::current();
-        let count = direction_count(bytes).min(self.dim);
+        let count = most_directions(bytes).min(self.dim);
         let old = self.principal(pool, count.min(self.sketch_rows()));
         let (v, _) = self.refined_to(pool, old.vectors.as_ref(), &old.values, count);
         let Some(mut held) = HeldOut::new(self, pool, v.as_ref()) else {
             return Err(too_few(self.reservoir.len()));
         };
-        let sample = Sample::new(&mut held, segment_count(bytes));
+        let sample = Sample::new(&mut held, segment_count(bytes), share_outside(bytes));
         let k = sample.scales.len();
         let stream = &mut Stream::new(self.seed, Purpose::Codebooks, 0, 0);
-        let books = 2 * bytes - 4;
-        let segments = segment_count(bytes).min(k);
-        let byte = train::fit(pool, &sample.rows, k, books, segments, ROUNDS, stream);
-        let nibble = train::extend(pool, &byte, &sample.rows, MORE_ROUNDS, stream);
+        // A byte is for the cell, and one for the scalar.
+        let books = bytes - 2;
+        let segments = segment_count(bytes).min(k).min(books);
+        let books = train::fit(pool, &sample.rows, k, books, segments, ROUNDS, stream);
         let depth = held.depth(self.rows);
-        let byte = Fitted::new(pool, &held, &sample, byte, 256, depth, &COARSE);
-        // The slopes hardly depend on the number of codebooks.
-        let start = place(byte.scalar.slopes);
-        let nibble = Fitted::new(pool, &held, &sample, nibble, 16, depth, &[start]);
-        // More words beat finer levels where both find as much.
-        let chosen = better(&nibble.measured, &byte.measured);
-        let measured = vec![nibble.measured.clone(), byte.measured.clone()];
-        let fitted = if chosen { nibble } else { byte };
+        let fitted = Fitted::new(pool, &held, &sample, books, depth, self.rows);
         let (directions, scales) = sample.directions(self.dim, v.as_ref());
         let facts =
             Facts { dim: self.dim, bytes, metric: self.metric, seed: self.seed, rows: self.rows };
+        let slopes = fitted.scalar.slopes.map(|s| rounded(s.into()));
         let mut quantizer = Quantizer::assemble(
             facts,
             self.mean.clone(),
@@ -198,21 +187,12 @@ impl Sketch {
             fitted.scalar,
         );
         quantizer.choice = Some(Box::new(QuantizerChoice {
-            scalar_bits: fitted.measured.scalar_bits,
-            slopes: fitted.measured.slopes,
-            measured,
+            slopes,
+            map: rounded(fitted.figures.map),
+            recall: rounded(top_recall(&fitted.figures, depth)),
             forecast: fitted.figures.forecast(depth, self.rows),
         }));
         Ok(quantizer)
-    }
-}
-
-/// Whether the first alternative is to be preferred.
-fn better(first: &QuantizerMeasured, second: &QuantizerMeasured) -> bool {
-    match first.recall - second.recall {
-        difference if difference > TOLERANCE => true,
-        difference if difference < -TOLERANCE => false,
-        _ => first.map >= second.map,
     }
 }
 
@@ -230,7 +210,8 @@ struct Sample {
 }
 
 impl Sample {
-    fn new(held: &mut HeldOut, segments: usize) -> Self {
+    /// `outside` is the share of the variance that need not be described.
+    fn new(held: &mut HeldOut, segments: usize, outside: f64) -> Self {
         let base = held.along.as_ref().subrows(0, held.base);
         let k = base.ncols();
         let moments = linalg::product(base.transpose(), base);
@@ -239,6 +220,13 @@ impl Sample {
         // Directions without variance have nothing to code.
         let largest = values.first().copied().unwrap_or(0.0);
         let rank = values.iter().filter(|v| **v > 1e-10 * largest).count().max(1);
+        let (mut inside, wanted) = (0.0, (1.0 - outside) * held.squares.iter().sum::<f64>());
+        let reached = values.iter().position(|value| {
+            inside += value;
+            inside >= wanted
+        });
+        let enough = reached.map_or(values.len(), |i| (i + 1).next_multiple_of(16));
+        let rank = rank.min(enough.max(MIN_DIRECTIONS));
         let turned = linalg::product(held.along.as_ref(), linalg::single(axes.as_ref()).as_ref());
         // Only the turned projections are needed from here on.
         held.along = Mat::new();
@@ -299,48 +287,48 @@ struct Fitted {
     books: Codebooks,
     scalar: ScalarCode,
     figures: Figures,
-    measured: QuantizerMeasured,
 }
 
 impl Fitted {
-    /// Chooses the slopes for some codebooks. `start` are places in the grid of slopes that are measured first.
+    /// Chooses the slopes for some codebooks, which were fitted to the sample of a stream of so many rows.
     fn new(
         pool: &Pool,
         held: &HeldOut,
         sample: &Sample,
         books: Codebooks,
-        levels: usize,
         depth: f64,
-        start: &[[usize; 2]],
+        rows: u64,
     ) -> Self {
         let (k, length) = (books.k, books.books + 1);
         let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM, 1);
         let inverses: Vec<f32> = sample.scales.iter().map(|s| 1.0 / (s * s)).collect();
         let mut decoded = vec![0f32; k];
-        let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k)).zip(&held.squares);
+        let gains = gains(&codes, &books, rows);
+        let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k));
         let all: Vec<Terms> = each
-            .map(|((code, z), norm)| {
-                let row =
-                    CodedRow { books: &books, code, z, norm: *norm as f32, inverses: &inverses };
+            .zip(held.squares.iter().zip(gains.chunks_exact(books.segments.len())))
+            .map(|((code, z), (norm, gains))| {
+                let (books, norm) = (&books, *norm as f32);
+                let row = CodedRow { books, code, z, norm, inverses: &inverses, gains };
                 row.terms(Isa::detect(), &mut decoded)
             })
             .collect();
         // Before the products of all rows and queries are made, which are most of the memory.
         let predictions = Predictions::fit(&codes, books.books, &all);
-        let products = products(pool, &books, &codes, sample);
+        let products = products(pool, &books, &codes, &gains, sample);
         let measure = |taus: &[f32]| {
             held.figures(pool, |query, scores| {
                 let products = products.col_as_slice(query);
                 scores.extend(taus.iter().zip(products).map(|(tau, p)| tau - 2.0 * p));
             })
         };
-        let slopes = best_slopes(start, |slopes| {
+        let slopes = best_slopes(|slopes| {
             let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
             let figures = measure(&taus);
-            (figures.map, figures.top_recall(depth))
+            (figures.map, top_recall(&figures, depth))
         });
         let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
-        let scalar = ScalarCode::fit(slopes, &predictions, &codes, books.books, &taus, levels);
+        let scalar = ScalarCode::fit(slopes, &predictions, &codes, books.books, &taus);
         let coded: Vec<f32> = codes
             .chunks_exact(length)
             .zip(&taus)
@@ -350,27 +338,21 @@ impl Fitted {
             })
             .collect();
         let figures = measure(&coded);
-        let measured = QuantizerMeasured {
-            scalar_bits: if levels == 16 { 4 } else { 8 },
-            slopes: slopes.map(|s| rounded(s.into())),
-            map: rounded(figures.map),
-            recall: rounded(figures.top_recall(depth)),
-        };
-        Self { books, scalar, figures, measured }
+        Self { books, scalar, figures }
     }
 }
 
-/// The place of slopes in the grid of [`ALONG`] and [`ERROR`].
-fn place(slopes: [f32; 2]) -> [usize; 2] {
-    let of = |grid: &[f32], x: f32| grid.iter().position(|y| *y == x).unwrap_or(0);
-    [of(&ALONG, slopes[0]), of(&ERROR, slopes[1])]
+/// The mean of the expected recall@10 and recall@20. Farther neighbours count in MAP, and prefer larger slopes.
+fn top_recall(figures: &Figures, depth: f64) -> f64 {
+    let depth = depth.max(1.0);
+    [1.0, 2.0].map(|times| figures.recall(times * depth, 1).0).iter().sum::<f64>() / 2.0
 }
 
 /// The slopes with the highest MAP among those whose recall is within [`TOLERANCE`] of the best. Both are smooth in the
-/// slopes, so only the neighbours of the best place so far are measured, beginning with `start`.
-fn best_slopes(start: &[[usize; 2]], mut measure: impl FnMut([f32; 2]) -> (f64, f64)) -> [f32; 2] {
+/// slopes, so only the neighbours of the best place so far are measured, beginning with [`COARSE`].
+fn best_slopes(mut measure: impl FnMut([f32; 2]) -> (f64, f64)) -> [f32; 2] {
     let mut tried: Vec<([usize; 2], f64, f64)> = Vec::new();
-    let mut open = start.to_vec();
+    let mut open = COARSE.to_vec();
     loop {
         for [i, j] in open.drain(..) {
             let (map, recall) = measure([ALONG[i], ERROR[j]]);
@@ -394,8 +376,37 @@ fn best_slopes(start: &[[usize; 2]], mut measure: impl FnMut([f32; 2]) -> (f64, 
     }
 }
 
+/// By how much each row of the base would be decoded worse, in each segment, if the codebooks had not been fitted to it.
+///
+/// A row with the leverage h in a least-squares fit has a residual that is 1 / (1 - h) times as large if it is left out of the fit. With
+/// codebooks that are independent of each other, h is the sum of 1 / n over its cell and its words in the segment, n rows having the word. Of a
+/// stream of `rows` rows, the sampled share was fitted to. The order of the sample is random, so the first rows stand for it.
+fn gains(codes: &[u8], books: &Codebooks, rows: u64) -> Vec<f32> {
+    let length = books.books + 1;
+    let mut counts = vec![0u32; books.entries()];
+    codes.chunks_exact(length).flat_map(entries).for_each(|entry| counts[entry] += 1);
+    let n = codes.len() / length;
+    let seen = (n as f64 * n as f64 / rows as f64) as usize;
+    let mut gains = Vec::with_capacity(n * books.segments.len());
+    for (i, code) in codes.chunks_exact(length).enumerate() {
+        let shares: Vec<f64> = entries(code).map(|entry| 1.0 / f64::from(counts[entry])).collect();
+        for segment in &books.segments {
+            let words = &shares[segment.books.start + 1..=segment.books.end];
+            let leverage = (shares[0] + words.iter().sum::<f64>()).min(MAX_LEVERAGE);
+            gains.push(if i < seen { 0.0 } else { (leverage / (1.0 - leverage)) as f32 });
+        }
+    }
+    gains
+}
+
 /// v.c for all rows of the base (rows) and queries (columns).
-fn products(pool: &Pool, books: &Codebooks, codes: &[u8], sample: &Sample) -> Mat<f32> {
+fn products(
+    pool: &Pool,
+    books: &Codebooks,
+    codes: &[u8],
+    gains: &[f32],
+    sample: &Sample,
+) -> Mat<f32> {
     use faer::linalg::matmul::matmul;
     const PIECE: usize = 512;
     debug_assert_eq!(books.cell_count, CELLS);
@@ -403,14 +414,57 @@ fn products(pool: &Pool, books: &Codebooks, codes: &[u8], sample: &Sample) -> Ma
     let mut out = Mat::<f32>::zeros(codes.len() / length, sample.queries.ncols());
     let jobs =
         linalg::row_pieces(out.as_mut(), PIECE).into_iter().zip(codes.chunks(PIECE * length));
-    pool.each(jobs.collect(), |((_, to), codes)| {
+    pool.each(jobs.collect(), |((first, to), codes)| {
         let mut decoded = vec![0f32; to.nrows() * k];
-        for (row, code) in decoded.chunks_exact_mut(k).zip(codes.chunks_exact(length)) {
-            books.decode(code, row);
-            row.iter_mut().zip(&sample.scales).for_each(|(x, s)| *x /= s);
+        let gains = gains.chunks_exact(books.segments.len());
+        let rows = sample.rows.chunks_exact(k).zip(gains).skip(first);
+        for ((out, code), (row, gains)) in
+            decoded.chunks_exact_mut(k).zip(codes.chunks_exact(length)).zip(rows)
+        {
+            books.decode_unseen(code, row, gains, out);
+            out.iter_mut().zip(&sample.scales).for_each(|(x, s)| *x /= s);
         }
         let rows = MatRef::from_row_major_slice(&decoded, to.nrows(), k);
         matmul(to, faer::Accum::Replace, rows, sample.queries.as_ref(), 1.0, faer::Par::Seq);
     });
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Purpose;
+
+    /// The error of k-means on rows that it was not fitted to, as [`gains`] has it and as it is. With one codebook the leverage is exact,
+    /// so that only the choice of the nearest centre is not accounted for.
+    #[test]
+    fn gains_are_near_the_error_of_rows_that_were_not_fitted_to() {
+        let (k, n) = (24, 4000);
+        let mut stream = Stream::new(3, Purpose::Sample, 6, 0);
+        let mut normal = || -> Vec<f32> { (0..n * k).map(|_| stream.normal() as f32).collect() };
+        let (seen, other) = (normal(), normal());
+        let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
+        let books = train::fit(&Pool::ONE, &seen, k, 2, 1, 2, stream);
+        let error = |rows: &[f32], gains: &dyn Fn(&[u8]) -> Vec<f32>| -> f64 {
+            let codes = train::encode(&Pool::ONE, &books, rows, 8, 1);
+            let (gains, mut decoded) = (gains(&codes), vec![0f32; k]);
+            let each = rows.chunks_exact(k).zip(codes.chunks_exact(3)).zip(gains);
+            let of = |((row, code), gain): ((&[f32], &[u8]), f32)| {
+                books.decode_unseen(code, row, &[gain], &mut decoded);
+                row.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>()
+            };
+            each.map(of).sum::<f64>() / (n * k) as f64
+        };
+        let none = |_: &[u8]| vec![0.0; n];
+        let fitted = error(&seen, &none);
+        let unseen = error(&other, &none);
+        let estimated = error(&seen, &|codes| gains(codes, &books, u64::MAX));
+        assert!(fitted < 0.9 * unseen, "{fitted} {unseen}");
+        assert!(
+            (estimated - unseen).abs() < 0.4 * (unseen - fitted),
+            "{fitted} {estimated} {unseen}"
+        );
+        // All rows of the stream were sampled: they are decoded as they are.
+        assert_eq!(error(&seen, &|codes| gains(codes, &books, n as u64)), fitted);
+    }
 }

@@ -3,7 +3,7 @@
 //! | type | purpose |
 //! |---|---|
 //! | [`Quantizer`] | the model: mean, directions, codebooks and scalar; encodes rows to [`Codes`](crate::Codes), prepares [`Queries`](crate::Queries), saves |
-//! | [`QuantizerChoice`], [`QuantizerMeasured`] | what the fit measured on the sample |
+//! | [`QuantizerChoice`] | what the fit measured on the sample |
 //!
 //! [`Sketch::quantizer`](crate::Sketch::quantizer) fits a quantiser. It needs nothing but the sketch: the mean, the directions
 //! and the sampled rows. So training takes one pass over a stream, and sketches of several machines can be merged before.
@@ -13,6 +13,7 @@
 //! | `mod.rs` | [`Quantizer`] |
 //! | `fit.rs` | fitting to a sketch: directions, scales, slopes |
 //! | `codebooks.rs`, `train.rs` | cells and words; fitting them to sampled rows |
+//! | `means.rs`, `least_squares.rs` | the two steps of it: k-means, and the best words for given codes |
 //! | `beam.rs`, `encode.rs` | the code of a row |
 //! | `decoder.rs` | where a decoded row lies, for bounds |
 //! | `scalar.rs` | what the distance needs beside the decoded row |
@@ -24,11 +25,11 @@
 //! The code of B bytes is
 //!
 //! ```text
-//! byte 0                a cell a, one of 256 vectors
-//! the next nibbles      b_1 .. b_M, each one of 16 words of its codebook; the low nibble of a byte first
-//! the last nibble(s)    the level of the scalar, 16 or 256 of them
+//! the first byte        a cell a, one of 256 vectors
+//! the next bytes        b_1 .. b_M, each one of the 256 words of its codebook
+//! the last byte         the level of the scalar
 //!
-//! z  ~  cell[a] + word_1[b_1] + ... + word_M[b_M]        M = 2 B - 3 or 2 B - 4
+//! z  ~  cell[a] + word_1[b_1] + ... + word_M[b_M]        M = B - 2
 //! ```
 //!
 //! With c the decoded projections (the sum, divided by the scales) and a query y with v = W'(y - phi), the estimate of the
@@ -48,14 +49,15 @@
 //!
 //! # Differences from the paper
 //!
-//! The paper has sign bits only. The training follows LSQ++ (Martinez et al., 2018), with 16-entry codebooks as in the fast scan
-//! of FAISS and ScaNN.
+//! The paper has sign bits only. Codebooks begin as those of a residual quantiser and are improved as in LSQ++ (Martinez et al., 2018).
 
 mod beam;
 mod codebooks;
 mod decoder;
 mod encode;
 mod fit;
+mod least_squares;
+mod means;
 mod scalar;
 mod serialization;
 #[cfg(test)]
@@ -63,7 +65,7 @@ mod tests;
 mod train;
 
 pub(crate) use decoder::{Decoder, Place};
-pub use fit::{QuantizerChoice, QuantizerMeasured};
+pub use fit::QuantizerChoice;
 
 use crate::arch::project;
 use crate::hasher::Forecast;
@@ -85,7 +87,8 @@ pub(crate) const DEFAULT_BEAM: usize = 8;
 /// Its [`id`](Quantizer::id) is a hash of its content, and codes keep the id of their model. The
 /// [module page](crate::quantizer) has the definitions.
 ///
-/// Memory: 8 k d bytes for k directions and d dimensions, and 32 k (8 + M) bytes of codebooks.
+/// Memory: 8 k d bytes for k directions and d dimensions, and at most 1,024 k (1 + M) bytes of codebooks. Encoding adds tables of
+/// products between words: 13 MB at 8 bytes.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};

@@ -12,17 +12,22 @@
 //! smaller slopes rank better. The fit chooses them on the sample.
 //!
 //! Most of tau follows from the code: a table predicts it, with one entry for each cell and word (ridge regression). The
-//! code stores what is left over, as one of 16 or 256 levels.
+//! code stores what is left over, as one of 256 levels.
 
 use super::codebooks::{CELLS, WORDS};
-use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
 
-/// Weight of zero in the regression, in rows.
-const RIDGE: f64 = 4.0;
-/// Rounds of Lloyd's method for 16 levels.
-const LLOYD_ROUNDS: usize = 30;
-/// Share of the range of the sample that 256 levels extend beyond it, at each end.
+/// Weight of zero in the regression, in rows: as much as a word has in a sample of usual size. Long codes have as many words as
+/// there are sampled rows, and the prediction has to hold for other rows. What it lacks costs little: it is in the levels.
+const RIDGE: f64 = 64.0;
+/// Most steps of conjugate gradients, and the relative size of the gradient that ends them. Errors of the prediction are
+/// part of what is left over, so that it need not be exact.
+const STEPS: usize = 60;
+const TOLERANCE: f64 = 1e-5;
+/// Largest leverage of a sampled row in a fit. Sums of 1 / n over its words can exceed 1, which no leverage does.
+pub(super) const MAX_LEVERAGE: f64 = 0.9;
+/// Number of levels: a byte of the code.
+pub(crate) const LEVELS: usize = 256;
+/// Share of the range of the sample that the levels extend beyond it, at each end.
 const MARGIN: f64 = 0.08;
 
 /// The three terms of tau for one row.
@@ -55,60 +60,110 @@ pub(crate) struct ScalarCode {
     pub(crate) slopes: [f32; 2],
     /// What each cell and word adds to the prediction. The constant is in the cells.
     pub(crate) prediction: Vec<f32>,
-    /// Values of the part that is left over, ascending: 16 or 256.
+    /// Values of the part that is left over, ascending: [`LEVELS`] of them.
     pub(crate) levels: Vec<f32>,
 }
 
 /// Predictions of the three terms of tau from the code: a value for each cell and word. A prediction is linear in what it
 /// predicts, so that of tau follows for any slopes.
-pub(crate) struct Predictions(Mat<f64>);
+pub(crate) struct Predictions {
+    entries: Vec<Three>,
+    /// 1 / (n + ridge) for each entry, n rows having it.
+    shares: Vec<f64>,
+}
+
+/// A number for each term.
+type Three = [f64; 3];
 
 impl Predictions {
     /// Ridge regression of the terms of sampled rows on the ones and zeros of their codes.
     pub(crate) fn fit(codes: &[u8], books: usize, terms: &[Terms]) -> Self {
-        let (length, count) = (books + 1, CELLS + WORDS * books);
-        let columns = |code: &[u8]| -> Vec<usize> {
-            let words = code[1..].iter().enumerate();
-            let words = words.map(|(m, b)| CELLS + WORDS * m + usize::from(*b));
-            std::iter::once(usize::from(code[0])).chain(words).collect()
-        };
+        let count = CELLS + WORDS * books;
+        let rows = codes.chunks_exact(books + 1);
         let values = |t: &Terms| [t.square, t.along, t.error].map(f64::from);
         let mut means = [0f64; 3];
         for terms in terms {
             means.iter_mut().zip(values(terms)).for_each(|(mean, x)| *mean += x);
         }
         let means = means.map(|sum| sum / terms.len().max(1) as f64);
-        let mut gram = Mat::<f64>::zeros(count, count);
-        let mut right = Mat::<f64>::zeros(count, 3);
-        for (code, terms) in codes.chunks_exact(length).zip(terms) {
-            let columns = columns(code);
-            for (a, column) in columns.iter().enumerate() {
-                for (j, (x, mean)) in values(terms).iter().zip(means).enumerate() {
-                    right[(*column, j)] += x - mean;
-                }
-                for row in &columns[a..] {
-                    gram[(*row, *column)] += 1.0;
-                }
+        // Conjugate gradients for (O'O + ridge I) x = O' terms, with the diagonal as preconditioner.
+        let mut weights = vec![RIDGE; count];
+        let mut left = vec![[0f64; 3]; count];
+        for (code, terms) in rows.clone().zip(terms) {
+            for entry in entries(code) {
+                weights[entry] += 1.0;
+                let all = left[entry].iter_mut().zip(values(terms)).zip(means);
+                all.for_each(|((sum, x), mean)| *sum += x - mean);
             }
         }
-        for j in 0..count {
-            gram[(j, j)] += RIDGE;
+        let mut found = vec![[0f64; 3]; count];
+        let scaled = |left: &[Three]| -> Vec<Three> {
+            left.iter().zip(&weights).map(|(x, w)| x.map(|x| x / w)).collect()
+        };
+        let mut step = scaled(&left);
+        let mut size = product(&left, &step);
+        let enough = size.map(|x| x * TOLERANCE * TOLERANCE);
+        for _ in 0..STEPS {
+            if size.iter().zip(enough).all(|(x, enough)| *x <= enough) {
+                break;
+            }
+            let mut image: Vec<Three> = step.iter().map(|x| x.map(|x| RIDGE * x)).collect();
+            for code in rows.clone() {
+                let mut sum = [0f64; 3];
+                entries(code).for_each(|entry| add(&mut sum, [1.0; 3], &step[entry]));
+                entries(code).for_each(|entry| add(&mut image[entry], [1.0; 3], &sum));
+            }
+            let along = quotient(size, product(&step, &image));
+            for (i, (step, image)) in step.iter().zip(&image).enumerate() {
+                add(&mut found[i], along, step);
+                add(&mut left[i], along.map(|x| -x), image);
+            }
+            let mut next = scaled(&left);
+            let new_size = product(&left, &next);
+            let again = quotient(new_size, size);
+            next.iter_mut().zip(&step).for_each(|(next, step)| add(next, again, step));
+            (step, size) = (next, new_size);
         }
-        if let Ok(factor) = gram.llt(Side::Lower) {
-            factor.solve_in_place(right.as_mut());
-        }
-        for (j, mean) in means.into_iter().enumerate() {
-            (0..CELLS).for_each(|cell| right[(cell, j)] += mean);
-        }
-        Self(right)
+        found[..CELLS].iter_mut().for_each(|x| add(x, [1.0; 3], &means));
+        let shares = weights.iter().map(|weight| 1.0 / weight).collect();
+        Self { entries: found, shares }
+    }
+
+    /// By how much the prediction lacks more for a row that it was not fitted to: 1 / (1 - h) with the leverage h.
+    fn unseen(&self, code: &[u8]) -> f32 {
+        let leverage = entries(code).map(|entry| self.shares[entry]).sum::<f64>();
+        (1.0 / (1.0 - leverage.min(MAX_LEVERAGE))) as f32
     }
 
     /// The prediction of tau.
     fn of_tau(&self, [along, error]: [f32; 2]) -> Vec<f32> {
         let slopes = [1.0, f64::from(along), f64::from(error)];
-        let entry = |i| (0..3).map(|j| slopes[j] * self.0[(i, j)]).sum::<f64>() as f32;
-        (0..self.0.nrows()).map(entry).collect()
+        let entry = |x: &Three| (0..3).map(|j| slopes[j] * x[j]).sum::<f64>() as f32;
+        self.entries.iter().map(entry).collect()
     }
+}
+
+/// The entries of a code: its cell and its words.
+pub(super) fn entries(code: &[u8]) -> impl Iterator<Item = usize> {
+    // Cells and words are 256 each, so that the entries of byte m begin at 256 m.
+    code.iter().enumerate().map(|(m, byte)| WORDS * m + usize::from(*byte))
+}
+
+/// Adds factor times `x`, term by term.
+fn add(to: &mut Three, factor: Three, x: &Three) {
+    to.iter_mut().zip(factor).zip(x).for_each(|((to, factor), x)| *to += factor * x);
+}
+
+/// The scalar products of two vectors, term by term.
+fn product(a: &[Three], b: &[Three]) -> Three {
+    let mut sums = [0f64; 3];
+    a.iter().zip(b).for_each(|(a, b)| add(&mut sums, *a, b));
+    sums
+}
+
+/// Quotients; zero where there is nothing left to divide by.
+fn quotient(a: Three, b: Three) -> Three {
+    std::array::from_fn(|j| if b[j] > 0.0 { a[j] / b[j] } else { 0.0 })
 }
 
 impl ScalarCode {
@@ -119,16 +174,15 @@ impl ScalarCode {
         codes: &[u8],
         books: usize,
         taus: &[f32],
-        levels: usize,
     ) -> Self {
         let prediction = predictions.of_tau(slopes);
         let mut fitted = Self { slopes, prediction, levels: Vec::new() };
         let rest: Vec<f32> = codes
             .chunks_exact(books + 1)
             .zip(taus)
-            .map(|(code, tau)| tau - fitted.predict(code))
+            .map(|(code, tau)| (tau - fitted.predict(code)) * predictions.unseen(code))
             .collect();
-        fitted.levels = if levels <= 16 { lloyd(rest, levels) } else { stretched(rest, levels) };
+        fitted.levels = stretched(rest);
         fitted
     }
 
@@ -153,42 +207,12 @@ impl ScalarCode {
     }
 }
 
-/// Levels by Lloyd's method, which minimises the squared error.
-fn lloyd(mut values: Vec<f32>, levels: usize) -> Vec<f32> {
-    values.sort_unstable_by(f32::total_cmp);
-    let n = values.len();
-    if n == 0 {
-        return (0..levels).map(|_| 0.0).collect();
-    }
-    let mut sums = vec![0f64; n + 1];
-    for (i, x) in values.iter().enumerate() {
-        sums[i + 1] = sums[i] + f64::from(*x);
-    }
-    let mut found: Vec<f32> = (0..levels).map(|i| values[(2 * i + 1) * n / (2 * levels)]).collect();
-    for _ in 0..LLOYD_ROUNDS {
-        let cuts: Vec<usize> = std::iter::once(0)
-            .chain(found.windows(2).map(|w| {
-                let middle = (w[0] + w[1]) / 2.0;
-                values.partition_point(|x| *x < middle)
-            }))
-            .chain(std::iter::once(n))
-            .collect();
-        for (level, cut) in found.iter_mut().zip(cuts.windows(2)) {
-            if cut[1] > cut[0] {
-                *level = ((sums[cut[1]] - sums[cut[0]]) / (cut[1] - cut[0]) as f64) as f32;
-            }
-        }
-        found.sort_unstable_by(f32::total_cmp);
-    }
-    found
-}
-
 /// Levels that are evenly spaced in asinh of the deviation from the median: fine near the median, and far enough for
 /// heavy tails.
-fn stretched(mut values: Vec<f32>, levels: usize) -> Vec<f32> {
+fn stretched(mut values: Vec<f32>) -> Vec<f32> {
     values.sort_unstable_by(f32::total_cmp);
     let Some(median) = values.get(values.len() / 2).copied().map(f64::from) else {
-        return vec![0.0; levels];
+        return vec![0.0; LEVELS];
     };
     let mut deviations: Vec<f64> = values.iter().map(|x| (f64::from(*x) - median).abs()).collect();
     deviations.sort_unstable_by(f64::total_cmp);
@@ -196,7 +220,7 @@ fn stretched(mut values: Vec<f32>, levels: usize) -> Vec<f32> {
     let to = |x: f32| libm::asinh((f64::from(x) - median) / unit);
     let (low, high) = (to(values[0]), to(values[values.len() - 1]));
     let margin = MARGIN * (high - low);
-    let step = (high - low + 2.0 * margin) / (levels - 1) as f64;
+    let step = (high - low + 2.0 * margin) / (LEVELS - 1) as f64;
     let at = |i: usize| median + unit * libm::sinh(low - margin + step * i as f64);
-    (0..levels).map(|i| at(i) as f32).collect()
+    (0..LEVELS).map(|i| at(i) as f32).collect()
 }

@@ -1,7 +1,7 @@
 //! File contents of a [`Quantizer`]. `docs/file-format.md` describes them.
 
 use super::codebooks::{CELLS, Codebooks, WORDS};
-use super::scalar::ScalarCode;
+use super::scalar::{LEVELS, ScalarCode};
 use super::{Facts, Quantizer};
 use crate::error::Result;
 use crate::storage::container::{Reader, Saved, Writer, contradiction, saved};
@@ -44,28 +44,34 @@ impl Saved for Quantizer {
         };
         let scales = file.f32s("scales", &[None])?;
         let (k, levels) = (scales.len(), file.f32s("levels", &[None])?);
-        let scalar_nibbles = match levels.len() {
-            16 => 1,
-            256 => 2,
-            other => return Err(contradiction(&format!("a scalar of {other} levels"))),
-        };
+        if levels.len() != LEVELS {
+            return Err(contradiction(&format!(
+                "a scalar of {} levels and not {LEVELS}; if an earlier build of frosh wrote it, fit the model again",
+                levels.len()
+            )));
+        }
         if k == 0 || k > facts.dim || !scales.iter().all(|s| *s > 0.0) {
             return Err(contradiction(&format!("{k} directions, or a scale that is not positive")));
         }
         if levels.windows(2).any(|pair| pair[0] > pair[1]) {
             return Err(contradiction("the levels of the scalar do not ascend"));
         }
-        // A code has at least a byte for the cell, a nibble for a word, and the scalar. The tensor of predictions has an
+        // A code has at least a byte for the cell, one for a word, and one for the scalar. The tensor of predictions has an
         // entry for each word, so no memory is allocated for bytes that the file only claims.
         let prediction = file.f32s("prediction", &[None])?;
         let books = facts
             .bytes
-            .checked_mul(2)
-            .and_then(|nibbles| nibbles.checked_sub(2 + scalar_nibbles))
+            .checked_sub(2)
             .filter(|books| {
                 *books > 0 && prediction.len().checked_sub(CELLS) == books.checked_mul(WORDS)
             })
-            .ok_or_else(|| contradiction(&format!("codes of {} bytes", facts.bytes)))?;
+            .ok_or_else(|| {
+                contradiction(&format!(
+                    "codes of {} bytes and {} predictions; if an earlier build of frosh wrote it, fit the model again",
+                    facts.bytes,
+                    prediction.len()
+                ))
+            })?;
         let segments: usize = file.fact("segments")?;
         if segments == 0 || segments > k || segments > books {
             return Err(contradiction(&format!("{segments} segments")));

@@ -44,19 +44,6 @@ fn quantizer(bytes: usize) -> (Quantizer, Vec<f32>) {
     (models.entry(bytes).or_insert_with(fit).clone(), data)
 }
 
-/// Cell and nibbles of a packed code, and the level of its scalar.
-fn unpack(quantizer: &Quantizer, code: &[u8]) -> (Vec<u8>, usize) {
-    let mut nibbles: Vec<u8> = code[1..].iter().flat_map(|b| [b & 15, b >> 4]).collect();
-    let level = match quantizer.scalar.levels.len() {
-        16 => usize::from(nibbles.pop().unwrap()),
-        _ => {
-            nibbles.truncate(nibbles.len() - 2);
-            usize::from(*code.last().unwrap())
-        }
-    };
-    (std::iter::once(code[0]).chain(nibbles).collect(), level)
-}
-
 /// Scores by the definition on the module page, in double precision.
 fn definition(quantizer: &Quantizer, codes: &Codes, query: &[f32]) -> Vec<f64> {
     let centred: Vec<f64> =
@@ -73,11 +60,12 @@ fn definition(quantizer: &Quantizer, codes: &Codes, query: &[f32]) -> Vec<f64> {
     let mut decoded = vec![0f32; k];
     (0..codes.len())
         .map(|i| {
-            let (code, level) = unpack(quantizer, codes.row(i));
-            quantizer.books.decode(&code, &mut decoded);
+            let (code, level) = codes.row(i).split_at(codes.bytes_per_row() - 1);
+            quantizer.books.decode(code, &mut decoded);
             let product: f64 =
                 (0..k).map(|j| v[j] * f64::from(decoded[j]) / f64::from(quantizer.scales[j])).sum();
-            let tau = quantizer.scalar.predict(&code) + quantizer.scalar.levels[level];
+            let level = quantizer.scalar.levels[usize::from(level[0])];
+            let tau = quantizer.scalar.predict(code) + level;
             norm + f64::from(tau) - 2.0 * product
         })
         .collect()
@@ -101,7 +89,7 @@ fn a_wide_beam_finds_the_best_code_of_two_cells_and_one_codebook() {
     for (row, products) in data.chunks_exact(k).zip(products.chunks_exact(books.entries())) {
         let mut code = [0u8; 2];
         beam.encode(crate::arch::Isa::detect(), &books, &tables, products, 0, &mut code);
-        let all = (0..2u8).flat_map(|a| (0..16u8).map(move |b| [a, b]));
+        let all = (0..2u8).flat_map(|a| (0..=255u8).map(move |b| [a, b]));
         let best = all.map(|code| error(row, &code)).fold(f32::INFINITY, f32::min);
         assert!(error(row, &code) <= best + 1e-4);
     }
@@ -109,10 +97,10 @@ fn a_wide_beam_finds_the_best_code_of_two_cells_and_one_codebook() {
 
 #[test]
 fn wider_beams_and_sweeps_leave_less_error() {
-    let (k, n) = (24, 600);
+    let (k, n) = (24, 2000);
     let data = normal(n * k, 6);
     let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-    let books = train::fit(&Pool::ONE, &data, k, 8, 2, 3, stream);
+    let books = train::fit(&Pool::ONE, &data, k, 4, 2, 3, stream);
     assert_eq!(books.segments.len(), 2);
     let error = |beam, sweeps| {
         let codes = train::encode(&Pool::ONE, &books, &data, beam, sweeps);
@@ -121,7 +109,7 @@ fn wider_beams_and_sweeps_leave_less_error() {
             books.decode(code, &mut decoded);
             row.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>()
         };
-        data.chunks_exact(k).zip(codes.chunks_exact(9)).map(of).sum::<f64>()
+        data.chunks_exact(k).zip(codes.chunks_exact(5)).map(of).sum::<f64>()
     };
     let (greedy, swept, wide) = (error(1, 0), error(1, 1), error(16, 1));
     assert!(wide < swept && swept < greedy, "{greedy} {swept} {wide}");
@@ -129,24 +117,24 @@ fn wider_beams_and_sweeps_leave_less_error() {
 
 #[test]
 fn rounds_of_training_lower_the_error() {
-    let (k, n) = (16, 2000);
-    let data = normal(n * k, 7);
+    let (k, n) = (16, 6000);
+    let (data, other) = (normal(n * k, 7), normal(n * k, 8));
     let error = |rounds| {
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-        let books = train::fit(&Pool::ONE, &data, k, 6, 1, rounds, stream);
-        let codes = train::encode(&Pool::ONE, &books, &data, 8, 1);
+        let books = train::fit(&Pool::ONE, &data, k, 3, 1, rounds, stream);
+        let codes = train::encode(&Pool::ONE, &books, &other, 8, 1);
         let mut decoded = vec![0f32; k];
         let of = |(row, code): (&[f32], &[u8])| {
             books.decode(code, &mut decoded);
             row.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>()
         };
-        data.chunks_exact(k).zip(codes.chunks_exact(7)).map(of).sum::<f64>() / (n * k) as f64
+        other.chunks_exact(k).zip(codes.chunks_exact(4)).map(of).sum::<f64>() / (n * k) as f64
     };
-    let (none, some) = (error(0), error(8));
-    assert!(some < 0.95 * none, "{none} to {some}");
-    // The rate-distortion bound of 16 independent normal coordinates with 32 bits: 2^(-2 * 32 / 16). A code cannot be
-    // better but by fitting these rows, and a fair one is within a factor of 3.
-    assert!(some < 3.0 / 16.0, "{some}");
+    let (none, some) = (error(0), error(6));
+    assert!(some < 0.99 * none, "{none} to {some}");
+    // The rate-distortion bound of 16 independent normal coordinates with 32 bits is 2^(-2 * 32 / 16). No code is better on
+    // rows that it was not fitted to, and a good one is within a factor of 2.
+    assert!(some > 1.0 / 16.0 && some < 2.0 / 16.0, "{some}");
 }
 
 #[test]

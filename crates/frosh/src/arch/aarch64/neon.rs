@@ -128,6 +128,20 @@ impl ByteVector for ByteLine {
         }
     }
     #[inline(always)]
+    unsafe fn look_up_byte(self, table: &[u8; 256]) -> Self {
+        // SAFETY: a table is four times four registers.
+        unsafe {
+            let part = |i: usize| vld1q_u8_x4(table.as_ptr().add(64 * i));
+            let tables = [part(0), part(1), part(2), part(3)];
+            Self(self.0.map(|x| {
+                // An index beyond a part gives zero, and so does one before it, which wraps around.
+                let of =
+                    |i: u8| vqtbl4q_u8(tables[usize::from(i)], vsubq_u8(x, vdupq_n_u8(64 * i)));
+                vorrq_u8(vorrq_u8(of(0), of(1)), vorrq_u8(of(2), of(3)))
+            }))
+        }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         // SAFETY: see `splat`.
         Self(std::array::from_fn(|i| unsafe { vaddq_u8(self.0[i], other.0[i]) }))

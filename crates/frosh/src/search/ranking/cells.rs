@@ -1,11 +1,11 @@
 //! Search in codes of a quantiser: rows are ordered by cell, and most are pruned by sums of bytes.
 //!
-//! The score of a row is a sum of table entries: one for its cell, one for each nibble, one for its scalar.
+//! The score of a row is a sum of table entries, one for each byte of its code: the cell, the words, the scalar.
 //!
 //! **Order.** Rows of one cell are neighbours ([`CellOrder`]), so the entry of the cell is the same for a run of rows. Codes
 //! are transposed in groups of 64 rows. The order is made by the first search and kept.
 //!
-//! **Bound.** Each entry of a nibble is reduced by the smallest of its table, divided by a unit and rounded down to a byte.
+//! **Bound.** Each entry is reduced by the smallest of its table, divided by a unit and rounded down to a byte.
 //! A row can be among the k best only if the sum of its bytes is below what the limit leaves for its cell. Sums start at
 //! 255 minus that, and a row is pruned if its sum saturates. Rows that are not pruned are scored exactly, so the hits are the
 //! same as without bounds, bit for bit.
@@ -27,8 +27,8 @@ use super::cell_order::{CELLS, CellOrder, NO_ROW, Run};
 use super::score::Scorer;
 use super::{KNOWN, QuantizedTables, Queries, Ranking, Scored, known};
 use crate::arch::Isa;
+use crate::arch::byte_planes::{LineTable, first_below_255};
 use crate::arch::nibble_planes::LINE_ROWS;
-use crate::arch::packed_planes::{LineTables, first_below_255};
 use crate::pool::Pool;
 use crate::search::codes::Codes;
 use crate::search::options::{Hit, Search, keep_nearest};
@@ -107,28 +107,22 @@ impl Task<'_> {
         let scorer = |q| Scorer::new(self.codes, self.queries, q, Ranking::Estimated);
         let mut all: Vec<Query<'_>> =
             batch.map(|q| Query::new(self, q, scorer(q), lines)).collect();
-        let mut quad = Quad::new(lines);
-        for q in 0..all.len() {
-            self.search_best_cells(&mut all, q, cells, &mut quad);
+        for query in &mut all {
+            self.search_best_cells(query, cells);
         }
-        let mut open = Vec::with_capacity(all.len());
+        // All queries scan a cell before the next one, while its codes are in the cache.
         for cell in cells {
-            open.clear();
-            for (q, query) in all.iter_mut().enumerate() {
+            for query in &mut all {
                 if query.is_open(self, *cell) {
-                    open.push(q);
+                    self.scan(query, *cell);
                 }
-            }
-            for four in open.chunks(4) {
-                self.scan(&mut all, four, *cell, &mut quad);
             }
         }
         all.into_iter().map(|query| query.best.finish()).collect()
     }
 
     /// Searches the cells with the smallest entries for one query, so that it has a good limit for the others.
-    fn search_best_cells(&self, all: &mut [Query<'_>], q: usize, cells: &[usize], quad: &mut Quad) {
-        let query = &mut all[q];
+    fn search_best_cells(&self, query: &mut Query<'_>, cells: &[usize]) {
         let mut order: Vec<usize> =
             cells.iter().copied().filter(|cell| !query.done[*cell]).collect();
         let entry = |query: &Query<'_>, cell: usize| query.cells[cell];
@@ -157,41 +151,32 @@ impl Task<'_> {
             break;
         }
         for cell in order {
-            if all[q].is_open(self, cell) {
-                self.scan(all, &[q], cell, quad);
+            if query.is_open(self, cell) {
+                self.scan(query, cell);
             }
-            all[q].done[cell] = true;
+            query.done[cell] = true;
         }
     }
 
-    /// Offers the rows of a cell to up to four queries that have limits.
-    fn scan(&self, all: &mut [Query<'_>], four: &[usize], cell: usize, quad: &mut Quad) {
+    /// Offers the rows of a cell to a query that has a limit.
+    fn scan(&self, query: &mut Query<'_>, cell: usize) {
         let (isa, lines) = (Isa::detect(), self.codes.bytes_per_row() - 1);
-        let run = &self.order.runs[cell];
-        let mut groups = run.groups.end..run.groups.start;
-        for (slot, q) in four.iter().enumerate() {
-            let query = &all[*q];
-            let near = query.near_groups(self, run, cell);
-            groups = groups.start.min(near.start)..groups.end.max(near.end);
-            quad.set(slot, query);
-        }
-        quad.start(four, all, cell);
-        let mut group = groups.start;
+        let groups = query.near_groups(self, &self.order.runs[cell], cell);
+        let (mut group, mut start) = (groups.start, query.start(cell));
         while group < groups.end {
             let rest = &self.order.lines[group * lines..groups.end * lines];
-            let (next, masks) = first_below_255(isa, &quad.tables, rest, quad.starts, four.len());
+            let (next, masks) = first_below_255(isa, &query.bytes, rest, start);
             group += next;
-            if group >= groups.end {
-                break;
-            }
             let mut lower = false;
-            for (q, mask) in four.iter().zip(masks) {
-                lower |= all[*q].offer_group(self, cell, group, mask);
+            for mask in masks {
+                if mask != 0 {
+                    lower |= query.offer_group(self, cell, group, mask);
+                }
+                group += 1;
             }
             if lower {
-                quad.start(four, all, cell);
+                start = query.start(cell);
             }
-            group += 1;
         }
     }
 }
@@ -247,14 +232,14 @@ struct Query<'a> {
     scorer: Scorer<'a>,
     /// What each cell adds to the score.
     cells: Vec<f32>,
-    /// The sum of the smallest entries of all nibbles, and of the squared length of the query.
+    /// The sum of the smallest entries of all tables but the cells', and of the squared length of the query.
     rest: f64,
     /// The largest magnitude that a score can have, for rounding.
     magnitude: f64,
-    /// For each line, the entries of both nibbles less the smallest.
-    nibbles: Vec<[[f32; 16]; 2]>,
+    /// For each line, the entries less the smallest.
+    entries: Vec<[f32; 256]>,
     /// The same in units, rounded down.
-    bytes: Vec<[[u8; 16]; 2]>,
+    bytes: Vec<LineTable>,
     unit: f64,
     best: BestOfAny,
     /// For each cell, a score that none of its rows is below.
@@ -273,9 +258,10 @@ impl<'a> Query<'a> {
     fn new(task: &Task<'_>, query: usize, scorer: Scorer<'a>, lines: usize) -> Self {
         let entries = task.tables.of(query);
         let (cells, words) = entries.split_at(CELLS);
-        let mut all: Vec<[f32; 16]> = words.as_chunks::<16>().0.to_vec();
-        all.extend(level_nibbles(&task.tables.levels));
-        let least = |table: &[f32; 16]| table.iter().copied().fold(f32::INFINITY, f32::min);
+        let mut all: Vec<[f32; 256]> = words.as_chunks().0.to_vec();
+        all.push(*task.tables.levels);
+        debug_assert_eq!(all.len(), lines);
+        let least = |table: &[f32; 256]| table.iter().copied().fold(f32::INFINITY, f32::min);
         let magnitude = |x: &f32| f64::from(x.abs());
         let largest = |table: &[f32]| table.iter().map(magnitude).fold(0.0, f64::max);
         let norm = f64::from(scorer.square_norm());
@@ -285,8 +271,6 @@ impl<'a> Query<'a> {
             let least = least(table);
             table.iter_mut().for_each(|x| *x -= least);
         }
-        let nibbles: Vec<[[f32; 16]; 2]> = all.as_chunks::<2>().0.to_vec();
-        debug_assert_eq!(nibbles.len(), lines);
         let square = task.tables.squares[query];
         let distance = |(cell, entry): (usize, &f32)| {
             task.tables.decoder.cell_distance(cell, square, *entry).max(0.0).sqrt()
@@ -309,8 +293,8 @@ impl<'a> Query<'a> {
             cells: cells.to_vec(),
             rest,
             magnitude: most,
-            bytes: vec![[[0; 16]; 2]; nibbles.len()],
-            nibbles,
+            bytes: vec![[0; 256]; all.len()],
+            entries: all,
             unit: 0.0,
             best: BestOfAny::new(task.search.k, task.codes.len(), known(task.search, query)),
         }
@@ -393,7 +377,7 @@ impl<'a> Query<'a> {
         lower
     }
 
-    /// What the limit leaves for the nibbles of the rows of a cell.
+    /// What the limit leaves for the other bytes of the rows of a cell.
     fn budget(&self, cell: usize) -> f64 {
         self.budget_of(self.cells[cell])
     }
@@ -412,12 +396,10 @@ impl<'a> Query<'a> {
             return;
         }
         self.unit = largest / TARGET_BOUND;
-        for (bytes, nibbles) in self.bytes.iter_mut().zip(&self.nibbles) {
-            for (bytes, nibbles) in bytes.iter_mut().zip(nibbles) {
-                for (byte, x) in bytes.iter_mut().zip(nibbles) {
-                    // The kernel adds two entries without saturation, so that two must not exceed 255.
-                    *byte = (f64::from(*x) * (1.0 - ROUNDING) / self.unit).min(127.0) as u8;
-                }
+        for (bytes, entries) in self.bytes.iter_mut().zip(&self.entries) {
+            for (byte, x) in bytes.iter_mut().zip(entries) {
+                // The cast rounds down and clamps to 255.
+                *byte = (f64::from(*x) * (1.0 - ROUNDING) / self.unit) as u8;
             }
         }
     }
@@ -437,43 +419,4 @@ fn done(task: &Task<'_>, entries: &[f32]) -> Vec<bool> {
     let mut done = vec![true; CELLS];
     order.iter().take(probe).for_each(|cell| done[*cell] = false);
     done
-}
-
-/// Tables of the scalar's nibbles whose sum is at most the level of a scalar.
-fn level_nibbles(levels: &[f32]) -> Vec<[f32; 16]> {
-    match <[f32; 16]>::try_from(levels) {
-        Ok(levels) => vec![levels],
-        Err(_) => {
-            let rows = levels.as_chunks::<16>().0;
-            // Levels ascend: the high nibble adds the first level of its row, the low one what every row adds beyond it.
-            let low =
-                |j: usize| rows.iter().map(|row| row[j] - row[0]).fold(f32::INFINITY, f32::min);
-            vec![std::array::from_fn(low), std::array::from_fn(|i| rows[i][0])]
-        }
-    }
-}
-
-/// The tables of four queries, as the kernel reads them.
-struct Quad {
-    tables: Vec<LineTables>,
-    starts: [u8; 4],
-}
-
-impl Quad {
-    fn new(lines: usize) -> Self {
-        Self { tables: vec![[[[0; 16]; 2]; 4]; lines], starts: [255; 4] }
-    }
-
-    fn set(&mut self, slot: usize, query: &Query<'_>) {
-        for (table, bytes) in self.tables.iter_mut().zip(&query.bytes) {
-            table[slot] = *bytes;
-        }
-    }
-
-    fn start(&mut self, four: &[usize], all: &[Query<'_>], cell: usize) {
-        self.starts = [255; 4];
-        for (start, q) in self.starts.iter_mut().zip(four) {
-            *start = all[*q].start(cell);
-        }
-    }
 }

@@ -113,8 +113,8 @@ pub(crate) struct QuantizedTables {
     pub(crate) per_query: usize,
     /// For each query, the squared length of its projections.
     pub(crate) squares: Vec<f32>,
-    /// What the levels of the scalar add: 16 if they are a nibble of the code, 256 if they are a byte.
-    pub(crate) levels: Arc<[f32]>,
+    /// What the levels of the scalar add.
+    pub(crate) levels: Arc<[f32; 256]>,
     /// The codebooks of the model.
     pub(crate) decoder: Arc<Decoder>,
 }

@@ -121,19 +121,10 @@ impl Tables {
         Self(values.chunks(8).map(table).collect())
     }
 
-    /// The tables of a query of a quantiser: a cell, pairs of words, and the scalar in the last nibble or byte.
+    /// The tables of a query of a quantiser: a cell, a word of each codebook, and the level of the scalar.
     fn quantized(tables: &QuantizedTables, query: usize, bytes: usize) -> Self {
-        let (cells, words) = tables.of(query).split_at(256);
-        let mut nibbles = words.as_chunks::<16>().0.to_vec();
-        if let Ok(levels) = <&[f32; 16]>::try_from(&tables.levels[..]) {
-            nibbles.push(*levels);
-        }
-        let pair =
-            |[low, high]: &[[f32; 16]; 2]| std::array::from_fn(|x| low[x & 15] + high[x >> 4]);
-        let pairs = nibbles.as_chunks::<2>().0.iter().map(pair);
-        let levels = <[f32; 256]>::try_from(&tables.levels[..]).ok();
-        let cells = std::array::from_fn(|a| cells[a]);
-        let all: Vec<[f32; 256]> = std::iter::once(cells).chain(pairs).chain(levels).collect();
+        let all: Vec<[f32; 256]> =
+            tables.of(query).as_chunks().0.iter().chain([&*tables.levels]).copied().collect();
         assert_eq!(all.len(), bytes, "a table for each byte");
         Self(all)
     }

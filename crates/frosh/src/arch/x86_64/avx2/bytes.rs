@@ -225,6 +225,36 @@ impl ByteVector for ByteLine {
         }
     }
     #[inline(always)]
+    unsafe fn look_up_byte(self, table: &[u8; 256]) -> Self {
+        let tables = table.as_chunks::<16>().0;
+        // SAFETY: see `look_up`.
+        unsafe {
+            let low = _mm256_set1_epi8(15);
+            Self(self.0.map(|x| {
+                let index = _mm256_and_si256(x, low);
+                let mut found = [_mm256_setzero_si256(); 16];
+                for (found, table) in found.iter_mut().zip(tables) {
+                    let table = _mm_loadu_si128(table.as_ptr().cast());
+                    *found = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
+                }
+                // Bits 4 to 7 choose between halves. A blend looks at the upper bit of a byte only.
+                let bit4 = _mm256_slli_epi16::<3>(x);
+                for i in 0..8 {
+                    found[i] = _mm256_blendv_epi8(found[2 * i], found[2 * i + 1], bit4);
+                }
+                let bit5 = _mm256_slli_epi16::<2>(x);
+                for i in 0..4 {
+                    found[i] = _mm256_blendv_epi8(found[2 * i], found[2 * i + 1], bit5);
+                }
+                let bit6 = _mm256_slli_epi16::<1>(x);
+                for i in 0..2 {
+                    found[i] = _mm256_blendv_epi8(found[2 * i], found[2 * i + 1], bit6);
+                }
+                _mm256_blendv_epi8(found[0], found[1], x)
+            }))
+        }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         let ([a, b], [c, d]) = (self.0, other.0);
         // SAFETY: see `splat`.

@@ -177,6 +177,18 @@ impl ByteVector for ByteLine {
         }
     }
     #[inline(always)]
+    unsafe fn look_up_byte(self, table: &[u8; 256]) -> Self {
+        let at = table.as_ptr().cast::<__m512i>();
+        // SAFETY: a table is four registers; the caller has AVX-512 with BW and VBMI.
+        unsafe {
+            let part = |i: usize| _mm512_loadu_si512(at.add(i));
+            // The upper bit of a byte chooses the half of the table, the others an entry of the half.
+            let low = _mm512_permutex2var_epi8(part(0), self, part(1));
+            let high = _mm512_permutex2var_epi8(part(2), self, part(3));
+            _mm512_mask_blend_epi8(_mm512_movepi8_mask(self), low, high)
+        }
+    }
+    #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
         // SAFETY: see `look_up`.
         unsafe { _mm512_add_epi8(self, other) }
