@@ -29,7 +29,7 @@ use half::f16;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Rows that are converted to half precision before they are offered to the shared sample.
 const OFFERED_ROWS: usize = 64;
@@ -213,16 +213,14 @@ impl Sketcher {
         let (Some(sample), Ok(mut reported)) = (sample, shared.reported.try_lock()) else {
             return Ok(());
         };
-        let complete = lock(&shared.tree).prefix().0;
+        // The parts are shared, since another thread may take them for a merge at any time.
+        let (complete, parts) = lock(&shared.tree).prefix();
         if complete <= *reported {
             return Ok(());
         }
         *reported = complete;
         let sketcher = || {
-            let tree = lock(&shared.tree);
-            let (complete, parts) = tree.prefix();
-            let parts = parts.into_iter().cloned().collect();
-            drop(tree);
+            let parts = parts.iter().map(|part| Sketch::clone(part)).collect();
             let run = template.another(complete, Pool::ONE);
             let reservoir = lock(&sample.reservoir).before(run.start());
             Sketcher { run, parts, reservoir, note: self.note.clone() }
@@ -321,7 +319,7 @@ impl Finished<'_> {
         self.rows
     }
 
-    /// A learner of at least these rows, to be saved. It continues to the same result as one that was not interrupted. Its
+    /// A learner of these rows, to be saved. It continues to the same result as one that was not interrupted. Its
     /// sample may have fewer rows than it could.
     pub fn sketcher(&self) -> Sketcher {
         (self.sketcher)()
@@ -360,6 +358,7 @@ impl<E> Shared<E> {
         loop {
             let beside = lock(&self.tree).pair_or_keep(start, level, sketch);
             let Some((older, newer)) = beside else { return };
+            let older = Arc::unwrap_or_clone(older);
             let (pool, work): (_, &mut FrequentDirections) =
                 (run.pool.clone(), &mut run.directions);
             sketch = pool.enter(|| older.followed_by(&pool, &newer, work));
@@ -371,7 +370,7 @@ impl<E> Shared<E> {
 
 /// Sketches of complete runs. The key is the first run; a sketch of level j is of 2^j runs, and its first run is a multiple of
 /// that.
-struct Tree(BTreeMap<u64, (u32, Sketch)>);
+struct Tree(BTreeMap<u64, (u32, Arc<Sketch>)>);
 
 impl Tree {
     /// The sketches of the first `runs` runs.
@@ -381,13 +380,19 @@ impl Tree {
         let nodes = levels.zip(parts).map(|(level, sketch)| {
             let at = start;
             start += 1 << level;
-            (at, (level, sketch))
+            (at, (level, Arc::new(sketch)))
         });
         Self(nodes.collect())
     }
 
     /// Returns the sketch and the one beside it, the older one first, if that is there. Else keeps the sketch.
-    fn pair_or_keep(&mut self, start: u64, level: u32, sketch: Sketch) -> Option<(Sketch, Sketch)> {
+    fn pair_or_keep(
+        &mut self,
+        start: u64,
+        level: u32,
+        sketch: Sketch,
+    ) -> Option<(Arc<Sketch>, Arc<Sketch>)> {
+        let sketch = Arc::new(sketch);
         let beside = start ^ 1 << level;
         match self.0.get(&beside).map(|node| node.0 == level) {
             Some(true) => {
@@ -402,10 +407,10 @@ impl Tree {
     }
 
     /// Number of complete runs from the first one on, without a gap, and their sketches.
-    fn prefix(&self) -> (u64, Vec<&Sketch>) {
+    fn prefix(&self) -> (u64, Vec<Arc<Sketch>>) {
         let (mut runs, mut parts) = (0, Vec::new());
         while let Some((level, sketch)) = self.0.get(&runs) {
-            parts.push(sketch);
+            parts.push(Arc::clone(sketch));
             runs += 1 << level;
         }
         (runs, parts)
@@ -414,7 +419,7 @@ impl Tree {
     fn into_prefix(mut self) -> (u64, Vec<Sketch>) {
         let (mut runs, mut parts) = (0, Vec::new());
         while let Some((level, sketch)) = self.0.remove(&runs) {
-            parts.push(sketch);
+            parts.push(Arc::unwrap_or_clone(sketch));
             runs += 1 << level;
         }
         (runs, parts)

@@ -5,6 +5,7 @@ use crate::pool::Pool;
 use crate::rows::Rows;
 use crate::sketch::frequent_directions::FrequentDirections;
 use crate::sketch::{Config, ShrinkIndex, Sketch, Sketcher};
+use std::sync::Arc;
 
 /// A sketch of one row, with the number of the run in its mean.
 fn run(number: u64) -> Sketch {
@@ -31,6 +32,7 @@ fn the_tree_does_not_depend_on_the_order_of_runs() {
                 let (mut start, mut level, mut sketch) = (number, 0, run(number));
                 while let Some((older, newer)) = tree.pair_or_keep(start, level, sketch) {
                     assert!(older.mean() < newer.mean(), "the older part comes first");
+                    let older = Arc::unwrap_or_clone(older);
                     sketch = older.followed_by(&Pool::ONE, &newer, &mut work);
                     start &= !(1 << level);
                     level += 1;
