@@ -147,9 +147,10 @@ pub(crate) struct Learning {
     /// Rows of a run, which one thread learns from at a time; 0 for one run
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) run_rows: Option<u64>,
-    /// Rows sampled for the refined and itq rotations and for estimated distances; 0 for none
-    #[arg(long, default_value_t = 16_384, value_name = "N")]
-    pub(crate) reservoir: usize,
+    /// Rows sampled for what a fit measures, and for codebooks; 0 for none. By default 16384, and 65536 for --bytes; at most
+    /// 32 MB
+    #[arg(long, value_name = "N")]
+    pub(crate) reservoir: Option<usize>,
     /// Make older rows count less: a row that is N rows old counts half. For data that changes, where only recent rows are
     /// searched; several times --reservoir is a good N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 62))]
@@ -187,6 +188,19 @@ pub(crate) struct Fitting {
     /// Make a model even of rows that are all equal: its codes tell nothing
     #[arg(long)]
     pub(crate) allow_constant: bool,
+}
+
+impl Fitting {
+    /// A quantiser of so many bytes, with nothing else asked for.
+    pub(crate) fn quantizer(bytes: usize) -> Self {
+        Self {
+            bits: 8 * bytes,
+            bytes: Some(bytes),
+            rotation: None,
+            force: false,
+            allow_constant: false,
+        }
+    }
 }
 
 /// The command line. Numbers may be negative, so that the answer to one is about the number and not about a flag, and the
@@ -238,7 +252,7 @@ fn at_most_1024(text: &str) -> Result<usize, String> {
     }
 }
 
-fn possible_bytes(text: &str) -> Result<usize, String> {
+pub(crate) fn possible_bytes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes @ 4..=64) => Ok(bytes),
         _ => Err("expected a whole number from 4 to 64".into()),

@@ -145,6 +145,7 @@ pub(crate) fn learn(
             None => config.check_hasher(fitting.bits, fitting.rotation)?,
         }
     }
+    let reservoir = config.requested_reservoir_rows();
     let mut sketcher = pool.install(|| Sketcher::new(config))?;
     let mut settings = json!({
         "method": learning.method.as_str(),
@@ -152,7 +153,7 @@ pub(crate) fn learn(
         "sketch_rows": sketcher.sketch_rows(),
         "block_rows": sketcher.block_rows(),
         "run_rows": sketcher.run_rows(),
-        "reservoir": learning.reservoir,
+        "reservoir": reservoir,
         "seed": learning.seed,
         "worker": worker.setting(),
         "skip_bad": skipping.skip_bad,
@@ -269,7 +270,6 @@ fn config(
     let mut config = Config::new(vectors.dim())
         .method(learning.method)
         .metric(learning.metric)
-        .reservoir_rows(learning.reservoir)
         .seed(learning.seed);
     if let Some(rows) = learning.half_life {
         config = config.half_life(rows);
@@ -282,9 +282,16 @@ fn config(
         Worker::Auto => config.worker_from_rows(),
     };
     // The paper's l: twice the bits. A sketch that does not know its bits yet is made for 128.
-    let default = fitting.map(Fitting::sketch_rows);
-    if let Some(rows) = learning.sketch_rows.or(default) {
+    config = match fitting {
+        Some(Fitting { bytes: Some(bytes), .. }) => config.for_quantizer(*bytes),
+        Some(Fitting { bits, .. }) => config.sketch_rows(2 * (*bits).max(1)),
+        None => config,
+    };
+    if let Some(rows) = learning.sketch_rows {
         config = config.sketch_rows(rows);
+    }
+    if let Some(rows) = learning.reservoir {
+        config = config.reservoir_rows(rows);
     }
     if let Some(rows) = learning.block_rows {
         config = config.block_rows(rows);

@@ -120,7 +120,7 @@ fn run(options: &Options) -> Result<(), String> {
 }
 
 fn sketch(base: Rows<'_, f32>, bytes: usize) -> frosh::Result<Sketch> {
-    let config = Config::new(base.dim()).sketch_rows(Config::quantizer_rows(bytes));
+    let config = Config::new(base.dim()).for_quantizer(bytes);
     let mut sketcher = Sketcher::new(config)?;
     sketcher.push(base)?;
     Ok(sketcher.finish())

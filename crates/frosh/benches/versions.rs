@@ -98,8 +98,11 @@ fn build(folder: &Path, options: &Options, versions: usize) -> frosh::Result<()>
         .map(|number| values(options.rows / options.versions, dim, number as u64, number, options))
         .collect();
     let model = |parts: &[Vec<f32>]| -> frosh::Result<Model> {
-        let sketch_rows = options.bytes.map_or(2 * BITS, Config::quantizer_rows);
-        let mut sketcher = Sketcher::new(Config::new(dim).sketch_rows(sketch_rows))?;
+        let config = Config::new(dim);
+        let mut sketcher = Sketcher::new(match options.bytes {
+            Some(bytes) => config.for_quantizer(bytes),
+            None => config.sketch_rows(2 * BITS),
+        })?;
         for rows in parts {
             let learned = rows.len().min(LEARNED / parts.len() * dim);
             sketcher.push(Rows::new(&rows[..learned], dim)?)?;

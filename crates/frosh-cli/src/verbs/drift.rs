@@ -196,7 +196,7 @@ pub(crate) fn settings_like(model: &Model) -> Config {
         // LSH learns no directions, so it needs no rows for them.
         Some(hasher) if hasher.method() == Method::Lsh => config.method(Method::Lsh),
         Some(hasher) => config.method(hasher.method()).sketch_rows(2 * hasher.bits()),
-        None => config.sketch_rows(Config::quantizer_rows(model.bytes_per_row())),
+        None => config.for_quantizer(model.bytes_per_row()),
     }
 }
 

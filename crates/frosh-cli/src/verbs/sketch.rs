@@ -1,6 +1,6 @@
 //! `frosh sketch`: one worker's share of DFROSH.
 
-use crate::args::{Common, Learning, Reading};
+use crate::args::{Common, Fitting, Learning, Reading, possible_bytes};
 use crate::learn::{Worker, learn};
 use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
@@ -46,6 +46,9 @@ pub(crate) struct Sketch {
         hide_default_value = true
     )]
     clock: u64,
+    /// Sample enough rows for a quantiser of N bytes (`fit --bytes`), and take as many sketch rows as it needs
+    #[arg(long, value_name = "N", value_parser = possible_bytes)]
+    bytes: Option<usize>,
     #[command(flatten)]
     learning: Learning,
     #[command(flatten)]
@@ -61,8 +64,18 @@ impl Sketch {
         frosh::AtomicFile::begin(&self.output)?;
         let (reading, skipping, learning) = (&self.reading, &self.skipping, &self.learning);
         let (data, output, worker) = (&self.data, &self.output, self.worker);
+        let fitting = self.bytes.map(Fitting::quantizer);
         let learned = learn(
-            data, output, reading, skipping, learning, worker, self.clock, common, None, None,
+            data,
+            output,
+            reading,
+            skipping,
+            learning,
+            worker,
+            self.clock,
+            common,
+            fitting.as_ref(),
+            None,
         )?;
         let sketch = &learned.result;
         let (rows, dim) = (sketch.rows(), sketch.dim());

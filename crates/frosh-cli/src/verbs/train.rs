@@ -8,7 +8,7 @@ use crate::output::{count, print, print_json, seconds};
 use crate::skipping::Skipping;
 use anyhow::{Result, bail};
 use clap::Args;
-use frosh::{AtomicFile, Config, Model, Sketcher};
+use frosh::{AtomicFile, Model, Sketcher};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -173,11 +173,6 @@ impl Fitting {
             (None, Some(rotation)) => sketch.hasher_with(self.bits, rotation).map(Model::from),
             (None, None) => sketch.hasher(self.bits).map(Model::from),
         }
-    }
-
-    /// Sketch rows by default: twice the bits, as in the paper, or what a quantiser needs.
-    pub(crate) fn sketch_rows(&self) -> usize {
-        self.bytes.map_or(2 * self.bits.max(1), Config::quantizer_rows)
     }
 
     /// Refuses a model of rows that do not differ, unless that is asked for. Random directions need no data.

@@ -98,7 +98,7 @@ pub(super) struct Truth {
 impl Truth {
     /// `None` if the sample is too small to measure.
     pub(super) fn new(sketch: &Sketch, pool: &Pool) -> Option<Self> {
-        let neighbours = Neighbours::new(sketch, pool)?;
+        let neighbours = Neighbours::new(sketch, pool, usize::MAX)?;
         Some(Self { neighbours, pairs: Pairs::new(sketch, pool) })
     }
 }

@@ -173,9 +173,9 @@ fn square_norms<'a>(rows: &'a [f32], dim: usize) -> impl Iterator<Item = f64> + 
 }
 
 impl Neighbours {
-    /// Finds the neighbours. `None` if the sample is too small to hold rows out.
-    pub(crate) fn new(sketch: &Sketch, pool: &Pool) -> Option<Self> {
-        let (queries, sampled) = (sketch.held_out(), sketch.reservoir.len());
+    /// Finds the neighbours among the first `most` sampled rows. `None` if these are too few to hold rows out.
+    pub(crate) fn new(sketch: &Sketch, pool: &Pool, most: usize) -> Option<Self> {
+        let (queries, sampled) = (sketch.held_out(), sketch.reservoir.len().min(most));
         let base = sampled - queries;
         if queries == 0 || base < 2 * DEPTHS[DEPTHS.len() - 1] {
             return None;
@@ -276,9 +276,15 @@ impl Neighbours {
 }
 
 impl HeldOut {
-    /// Projects the sample on the directions in the columns of `v`. `None` if the sample is too small to hold rows out.
-    pub(crate) fn new(sketch: &Sketch, pool: &Pool, v: MatRef<'_, f64>) -> Option<Self> {
-        let neighbours = Neighbours::new(sketch, pool)?;
+    /// Projects the first `most` sampled rows on the directions in the columns of `v`. `None` if these are too few to hold
+    /// rows out.
+    pub(crate) fn new(
+        sketch: &Sketch,
+        pool: &Pool,
+        v: MatRef<'_, f64>,
+        most: usize,
+    ) -> Option<Self> {
+        let neighbours = Neighbours::new(sketch, pool, most)?;
         Some(Self::along(neighbours, sketch, pool, v, Mat::zeros(0, v.ncols()).as_ref()))
     }
 
@@ -440,7 +446,8 @@ mod tests {
                 found.iter().map(|list| list.iter().map(|hit| hit.id as u32).collect()).collect()
             };
             for threads in [1, 3] {
-                let found = Neighbours::new(&sketch, &Pool::new(threads).unwrap()).unwrap();
+                let found =
+                    Neighbours::new(&sketch, &Pool::new(threads).unwrap(), usize::MAX).unwrap();
                 assert_eq!((found.base, found.queries), (sampled - queries, queries));
                 assert_eq!(found.nearest, exact(base, wanted), "{rows} rows, {sampled} sampled");
                 let part = found.base.min(MAP_ROWS);

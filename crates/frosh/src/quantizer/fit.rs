@@ -22,7 +22,9 @@ use crate::pool::Pool;
 use crate::random::{Purpose, Stream};
 use crate::sketch::Sketch;
 use crate::sketch::config::{Config, Method};
-use faer::{Mat, MatRef};
+use crate::sketch::reservoir::PART_ROWS;
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
 /// Bytes that a code can have.
@@ -30,6 +32,12 @@ const MIN_BYTES: usize = 4;
 const MAX_BYTES: usize = 64;
 /// Sampled rows that a fit needs: fewer cannot determine 256 cells.
 const MIN_SAMPLE: usize = 1024;
+/// Most sampled rows that codebooks are fitted to: 256 for each word. More hardly improve them. And most values of the
+/// projections of these rows, which are 32 MB: with 256 directions, half as many rows.
+const MAX_FITTED_ROWS: usize = 256 * WORDS;
+const MAX_FITTED_VALUES: usize = 1 << 23;
+/// Most sampled rows that choices are measured on, and that codebooks begin with.
+const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
 const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
@@ -118,6 +126,12 @@ impl Config {
         if sampled < MIN_SAMPLE { Err(too_few(sampled)) } else { Ok(()) }
     }
 
+    /// Sets the rows of the sketch and of the sample to what codes of `bytes` bytes need: [`Config::quantizer_rows`], and
+    /// 65,536 sampled rows. A sample is limited to 32 MB.
+    pub fn for_quantizer(self, bytes: usize) -> Self {
+        self.sketch_rows(Self::quantizer_rows(bytes)).reservoir_rows(MAX_FITTED_ROWS)
+    }
+
     /// The number of sketch rows that codes of `bytes` bytes need. The fit finds up to twice as many directions with the
     /// sample.
     pub fn quantizer_rows(bytes: usize) -> usize {
@@ -162,19 +176,26 @@ impl Sketch {
         let count = most_directions(bytes).min(self.dim);
         let old = self.principal(pool, count.min(self.sketch_rows()));
         let (v, _) = self.refined_to(pool, old.vectors.as_ref(), &old.values, count);
-        let Some(mut held) = HeldOut::new(self, pool, v.as_ref()) else {
+        let Some(mut held) = HeldOut::new(self, pool, v.as_ref(), MAX_MEASURED_ROWS) else {
             return Err(too_few(self.reservoir.len()));
         };
-        let sample = Sample::new(&mut held, segment_count(bytes), share_outside(bytes));
+        let mut sample = Sample::new(&mut held, segment_count(bytes), share_outside(bytes));
         let k = sample.scales.len();
         let stream = &mut Stream::new(self.seed, Purpose::Codebooks, 0, 0);
         // A byte is for the cell, and one for the scalar.
         let books = bytes - 2;
         let segments = segment_count(bytes).min(k).min(books);
-        let books = train::fit(pool, &sample.rows, k, books, segments, ROUNDS, stream);
-        let depth = held.depth(self.rows);
-        let fitted = Fitted::new(pool, &held, &sample, books, depth, self.rows);
+        let mut books = train::begin(pool, &sample.rows, k, books, segments, stream);
         let (directions, scales) = sample.directions(self.dim, v.as_ref());
+        let measured = sample.rows.len();
+        self.project_more(pool, &held, &directions, &mut sample.rows);
+        train::improve(pool, &mut books, &sample.rows, ROUNDS, stream);
+        let origin = Origin { fitted: sample.rows.len() / k, rows: self.rows };
+        // The measure needs memory of its own.
+        sample.rows.truncate(measured);
+        sample.rows.shrink_to_fit();
+        let depth = held.depth(self.rows);
+        let fitted = Fitted::new(pool, &held, &sample, books, depth, origin);
         let facts =
             Facts { dim: self.dim, bytes, metric: self.metric, seed: self.seed, rows: self.rows };
         let slopes = fitted.scalar.slopes.map(|s| rounded(s.into()));
@@ -193,6 +214,27 @@ impl Sketch {
             forecast: fitted.figures.forecast(depth, self.rows),
         }));
         Ok(quantizer)
+    }
+
+    /// Appends the scaled projections of sampled rows that are not in the held-out measure, as many as a fit takes.
+    fn project_more(&self, pool: &Pool, held: &HeldOut, directions: &[f32], rows: &mut Vec<f32>) {
+        let k = directions.len() / self.dim;
+        let first = held.base + held.queries;
+        let most = (held.queries + MAX_FITTED_ROWS.min(MAX_FITTED_VALUES / k)).max(first);
+        let sample = self.reservoir.part(&self.mean, first..most.min(self.reservoir.len()));
+        let by = MatRef::from_row_major_slice(directions, k, self.dim).transpose();
+        let (known, more) = (rows.len(), sample.len() * k);
+        rows.reserve_exact(more);
+        rows.resize(known + more, 0.0);
+        let jobs = rows[known..].chunks_mut(PART_ROWS * k).enumerate().collect();
+        pool.each(jobs, |(part, to): (usize, &mut [f32])| {
+            let (from, count) = (part * PART_ROWS, to.len() / k);
+            let mut rows = vec![0f32; count * self.dim];
+            sample.read(from..from + count, 0..self.dim, &mut rows);
+            let rows = MatRef::from_row_major_slice(&rows, count, self.dim);
+            let to = MatMut::from_row_major_slice_mut(to, count, k);
+            matmul(to, Accum::Replace, rows, by, 1.0, Par::Seq);
+        });
     }
 }
 
@@ -253,14 +295,14 @@ impl Sample {
     }
 
     /// The directions, each times its scale, and the scales. `v` are the directions before they were turned.
-    fn directions(self, dim: usize, v: MatRef<'_, f64>) -> (Vec<f32>, Vec<f32>) {
+    fn directions(&self, dim: usize, v: MatRef<'_, f64>) -> (Vec<f32>, Vec<f32>) {
         let turned = linalg::product(v, self.axes.as_ref());
         let mut directions = Vec::with_capacity(dim * self.order.len());
         for (j, scale) in self.order.iter().zip(&self.scales) {
             let scale = f64::from(*scale);
             directions.extend(turned.col_as_slice(*j).iter().map(|x| (x * scale) as f32));
         }
-        (directions, self.scales)
+        (directions, self.scales.clone())
     }
 }
 
@@ -290,20 +332,20 @@ struct Fitted {
 }
 
 impl Fitted {
-    /// Chooses the slopes for some codebooks, which were fitted to the sample of a stream of so many rows.
+    /// Chooses the slopes for some codebooks.
     fn new(
         pool: &Pool,
         held: &HeldOut,
         sample: &Sample,
         books: Codebooks,
         depth: f64,
-        rows: u64,
+        origin: Origin,
     ) -> Self {
         let (k, length) = (books.k, books.books + 1);
         let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM, 1);
         let inverses: Vec<f32> = sample.scales.iter().map(|s| 1.0 / (s * s)).collect();
         let mut decoded = vec![0f32; k];
-        let gains = gains(&codes, &books, rows);
+        let gains = gains(&codes, &books, origin);
         let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k));
         let all: Vec<Terms> = each
             .zip(held.squares.iter().zip(gains.chunks_exact(books.segments.len())))
@@ -376,20 +418,33 @@ fn best_slopes(mut measure: impl FnMut([f32; 2]) -> (f64, f64)) -> [f32; 2] {
     }
 }
 
+/// What codebooks were fitted to.
+#[derive(Clone, Copy)]
+struct Origin {
+    /// Rows that they were fitted to, those of the base among them.
+    fitted: usize,
+    /// Rows of the stream.
+    rows: u64,
+}
+
 /// By how much each row of the base would be decoded worse, in each segment, if the codebooks had not been fitted to it.
 ///
 /// A row with the leverage h in a least-squares fit has a residual that is 1 / (1 - h) times as large if it is left out of the fit. With
-/// codebooks that are independent of each other, h is the sum of 1 / n over its cell and its words in the segment, n rows having the word. Of a
-/// stream of `rows` rows, the sampled share was fitted to. The order of the sample is random, so the first rows stand for it.
-fn gains(codes: &[u8], books: &Codebooks, rows: u64) -> Vec<f32> {
+/// codebooks that are independent of each other, h is the sum of 1 / n over its cell and its words in the segment, n of the fitted rows
+/// having the word. Of all rows of the stream, a share was fitted to. The order of the sample is random, so the first rows of the
+/// base stand for it.
+fn gains(codes: &[u8], books: &Codebooks, origin: Origin) -> Vec<f32> {
     let length = books.books + 1;
     let mut counts = vec![0u32; books.entries()];
     codes.chunks_exact(length).flat_map(entries).for_each(|entry| counts[entry] += 1);
     let n = codes.len() / length;
-    let seen = (n as f64 * n as f64 / rows as f64) as usize;
+    let seen = (n as f64 * origin.fitted as f64 / origin.rows as f64) as usize;
+    // The base stands for all rows that were fitted to.
+    let share = n as f64 / origin.fitted as f64;
     let mut gains = Vec::with_capacity(n * books.segments.len());
     for (i, code) in codes.chunks_exact(length).enumerate() {
-        let shares: Vec<f64> = entries(code).map(|entry| 1.0 / f64::from(counts[entry])).collect();
+        let shares: Vec<f64> =
+            entries(code).map(|entry| share / f64::from(counts[entry])).collect();
         for segment in &books.segments {
             let words = &shares[segment.books.start + 1..=segment.books.end];
             let leverage = (shares[0] + words.iter().sum::<f64>()).min(MAX_LEVERAGE);
@@ -407,7 +462,6 @@ fn products(
     gains: &[f32],
     sample: &Sample,
 ) -> Mat<f32> {
-    use faer::linalg::matmul::matmul;
     const PIECE: usize = 512;
     debug_assert_eq!(books.cell_count, CELLS);
     let (k, length) = (books.k, books.books + 1);
@@ -425,7 +479,7 @@ fn products(
             out.iter_mut().zip(&sample.scales).for_each(|(x, s)| *x /= s);
         }
         let rows = MatRef::from_row_major_slice(&decoded, to.nrows(), k);
-        matmul(to, faer::Accum::Replace, rows, sample.queries.as_ref(), 1.0, faer::Par::Seq);
+        matmul(to, Accum::Replace, rows, sample.queries.as_ref(), 1.0, Par::Seq);
     });
     out
 }
@@ -444,7 +498,9 @@ mod tests {
         let mut normal = || -> Vec<f32> { (0..n * k).map(|_| stream.normal() as f32).collect() };
         let (seen, other) = (normal(), normal());
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-        let books = train::fit(&Pool::ONE, &seen, k, 2, 1, 2, stream);
+        let mut books = train::begin(&Pool::ONE, &seen, k, 2, 1, stream);
+        train::improve(&Pool::ONE, &mut books, &seen, 2, stream);
+        let of_stream = |rows| Origin { fitted: n, rows };
         let error = |rows: &[f32], gains: &dyn Fn(&[u8]) -> Vec<f32>| -> f64 {
             let codes = train::encode(&Pool::ONE, &books, rows, 8, 1);
             let (gains, mut decoded) = (gains(&codes), vec![0f32; k]);
@@ -458,13 +514,13 @@ mod tests {
         let none = |_: &[u8]| vec![0.0; n];
         let fitted = error(&seen, &none);
         let unseen = error(&other, &none);
-        let estimated = error(&seen, &|codes| gains(codes, &books, u64::MAX));
+        let estimated = error(&seen, &|codes| gains(codes, &books, of_stream(u64::MAX)));
         assert!(fitted < 0.9 * unseen, "{fitted} {unseen}");
         assert!(
             (estimated - unseen).abs() < 0.4 * (unseen - fitted),
             "{fitted} {estimated} {unseen}"
         );
         // All rows of the stream were sampled: they are decoded as they are.
-        assert_eq!(error(&seen, &|codes| gains(codes, &books, n as u64)), fitted);
+        assert_eq!(error(&seen, &|codes| gains(codes, &books, of_stream(n as u64))), fitted);
     }
 }

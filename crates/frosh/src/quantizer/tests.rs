@@ -100,7 +100,8 @@ fn wider_beams_and_sweeps_leave_less_error() {
     let (k, n) = (24, 2000);
     let data = normal(n * k, 6);
     let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-    let books = train::fit(&Pool::ONE, &data, k, 4, 2, 3, stream);
+    let mut books = train::begin(&Pool::ONE, &data, k, 4, 2, stream);
+    train::improve(&Pool::ONE, &mut books, &data, 3, stream);
     assert_eq!(books.segments.len(), 2);
     let error = |beam, sweeps| {
         let codes = train::encode(&Pool::ONE, &books, &data, beam, sweeps);
@@ -121,7 +122,8 @@ fn rounds_of_training_lower_the_error() {
     let (data, other) = (normal(n * k, 7), normal(n * k, 8));
     let error = |rounds| {
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-        let books = train::fit(&Pool::ONE, &data, k, 3, 1, rounds, stream);
+        let mut books = train::begin(&Pool::ONE, &data, k, 3, 1, stream);
+        train::improve(&Pool::ONE, &mut books, &data, rounds, stream);
         let codes = train::encode(&Pool::ONE, &books, &other, 8, 1);
         let mut decoded = vec![0f32; k];
         let of = |(row, code): (&[f32], &[u8])| {

@@ -7,6 +7,8 @@
 //!    fixed (`least_squares.rs`); then the rows are encoded again. The words are disturbed by noise that falls to zero, which
 //!    lets codes leave poor local optima (as in LSQ++).
 //!
+//! The rounds take more rows than the first two steps, which keeps words from fitting to single rows where it counts, and costs less.
+//!
 //! All work is divided by rows or coordinates in pieces of fixed size, so that the result does not depend on the number of
 //! threads.
 
@@ -28,14 +30,13 @@ const CODES: usize = 2;
 /// Noise of the first rounds, relative to the deviation that a codebook has to describe.
 const NOISE: f64 = 0.1;
 
-/// Fits codebooks to rows of k coordinates.
-pub(super) fn fit(
+/// Steps 1 and 2: codebooks for rows of k coordinates.
+pub(super) fn begin(
     pool: &Pool,
     rows: &[f32],
     k: usize,
     books: usize,
     segments: usize,
-    rounds: usize,
     stream: &mut Stream,
 ) -> Codebooks {
     let mut fitted = Codebooks::new(k, books, segments, CELLS);
@@ -57,13 +58,17 @@ pub(super) fn fit(
         let range = fitted.words_of(i);
         fitted.words[range].copy_from_slice(&words);
     }
-    drop(rest);
-    improve(pool, &mut fitted, rows, rounds, stream);
     fitted
 }
 
-/// Alternates between least squares and encoding.
-fn improve(pool: &Pool, fitted: &mut Codebooks, rows: &[f32], rounds: usize, stream: &mut Stream) {
+/// Step 3: alternates between least squares and encoding.
+pub(super) fn improve(
+    pool: &Pool,
+    fitted: &mut Codebooks,
+    rows: &[f32],
+    rounds: usize,
+    stream: &mut Stream,
+) {
     let mut codes = encode(pool, fitted, rows, ROUND_BEAM, 1);
     let deviations = deviations(rows, fitted.k);
     for round in 0..rounds {

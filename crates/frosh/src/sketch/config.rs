@@ -205,6 +205,11 @@ impl Config {
         self
     }
 
+    /// The number of sampled rows that is asked for.
+    pub fn requested_reservoir_rows(&self) -> usize {
+        self.reservoir_rows
+    }
+
     /// Sets which squared singular value a shrink subtracts.
     pub fn shrink_index(mut self, index: ShrinkIndex) -> Self {
         self.shrink_index = index;

@@ -144,7 +144,7 @@ impl Demo {
     fn train_quantizer(&self, bytes: usize, base: Rows<'_, f32>) -> Result<(Quantizer, f64)> {
         let clock = Instant::now();
         let config = Config::new(DIM).seed(self.seed);
-        let mut sketcher = Sketcher::new(config.sketch_rows(Config::quantizer_rows(bytes)))?;
+        let mut sketcher = Sketcher::new(config.for_quantizer(bytes))?;
         sketcher.push(base)?;
         let quantizer = sketcher.finish().quantizer(bytes)?;
         Ok((quantizer, clock.elapsed().as_secs_f64()))
