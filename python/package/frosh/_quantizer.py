@@ -39,7 +39,7 @@ class Quantizer(Estimator):
     block_rows : int, optional
         Rows of a compressed block: a power of two.
     sample_rows : int
-        Sampled rows, which the codebooks are fitted to: at least 1,024.
+        Sampled rows, which the codebooks are fitted to: at least 1,024, and at most 32 MB of them.
     seed : int
         Seed of all randomness.
     n_jobs : int, optional
@@ -89,7 +89,7 @@ class Quantizer(Estimator):
         metric: str = "l2",
         sketch_rows: int | None = None,
         block_rows: int | None = None,
-        sample_rows: int = 16384,
+        sample_rows: int = 65536,
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> None:

@@ -86,10 +86,12 @@ impl SketchOptions {
             .metric(self.metric)
             .seed(self.seed)
             .worker_from_rows();
-        // A number of bytes that no quantiser has must not overflow here: it is refused when the options are read.
-        let of_bytes = |bytes: usize| Config::quantizer_rows(bytes.min(1 << 20));
+        if let Some(bytes) = self.bytes {
+            // A number of bytes that no quantiser has must not overflow here: it is refused when the options are read.
+            config = config.for_quantizer(bytes.min(1 << 20));
+        }
         let of_bits = self.bits.map(|bits| bits.saturating_mul(2));
-        if let Some(rows) = self.sketch_rows.or(of_bits).or(self.bytes.map(of_bytes)) {
+        if let Some(rows) = self.sketch_rows.or(of_bits) {
             config = config.sketch_rows(rows);
         }
         if let Some(rows) = self.block_rows {
@@ -187,7 +189,10 @@ mod tests {
         assert_eq!(options.config(8), want);
         assert_eq!(SketchOptions::parse("").unwrap().config(9), Config::new(9).worker_from_rows());
         let options = SketchOptions::parse("bytes=20").unwrap();
-        assert_eq!(options.config(8), Config::new(8).sketch_rows(160).worker_from_rows());
+        assert_eq!(options.config(8), Config::new(8).for_quantizer(20).worker_from_rows());
+        let options = SketchOptions::parse("bytes=20, reservoir=2000").unwrap();
+        let want = Config::new(8).sketch_rows(160).reservoir_rows(2000).worker_from_rows();
+        assert_eq!(options.config(8), want);
         let options = ModelOptions::parse(Kind::Hasher, "rotation=itq").unwrap();
         assert_eq!(options.rotation, Some(Rotation::Itq));
         let options = EncodeOptions::parse("skip_bad=true, effort=3").unwrap();

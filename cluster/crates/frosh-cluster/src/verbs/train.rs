@@ -166,7 +166,10 @@ impl Train {
             (None, None) => format!("bits={}", self.bits),
         };
         options += &format!(", seed={}, metric={}, method={}", self.seed, self.metric, self.method);
-        if let Some(rows) = self.reservoir {
+        // `bytes` sets the sample as well, and cannot stand beside `sketch_rows`.
+        let of_bytes = |bytes: u16| Config::new(1).for_quantizer(bytes.into());
+        let sample = self.sketch_rows.and(self.bytes).map(of_bytes);
+        if let Some(rows) = self.reservoir.or(sample.map(|c| c.requested_reservoir_rows())) {
             options += &format!(", reservoir={rows}");
         }
         if self.skip_bad {
