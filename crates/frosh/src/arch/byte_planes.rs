@@ -10,6 +10,7 @@
 
 use super::isa::{Isa, dispatch_bytes};
 use super::nibble_planes::{LINE_ROWS, Line};
+use super::prefetch;
 use super::vector::ByteVector;
 
 /// For one line: what each value of the byte adds.
@@ -78,7 +79,10 @@ unsafe fn block<B: ByteVector, const N: usize>(
         for (first, tables) in (0..).step_by(CHECK_LINES).zip(tables.chunks(CHECK_LINES)) {
             for (line, table) in (first..).zip(tables) {
                 for (group, sum) in sums.iter_mut().enumerate() {
-                    let bytes = B::load(&lines[group * per_group + line]);
+                    let at = group * per_group + line;
+                    // The lines of the next block. A block is read in several streams, which the hardware follows less well.
+                    prefetch(lines, at + N * per_group);
+                    let bytes = B::load(&lines[at]);
                     *sum = sum.saturating_add(bytes.look_up_byte(table));
                 }
             }

@@ -205,7 +205,7 @@ impl BestOfAny {
             return false;
         }
         self.found.push(new);
-        self.found.len() >= 2 * self.k + 16 && self.prune()
+        self.found.len() > self.k && self.prune()
     }
 
     fn prune(&mut self) -> bool {
