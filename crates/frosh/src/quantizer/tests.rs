@@ -250,6 +250,29 @@ fn skipped_runs_of_clustered_rows_change_no_hits() {
 }
 
 #[test]
+fn threads_that_share_the_cells_of_a_query_find_the_same() {
+    // Random codes: no cell can be skipped, and there are enough of them to be shared.
+    let (quantizer, data) = quantizer(8);
+    let n = 700_000;
+    let mut stream = Stream::new(4, Purpose::Sample, 9, 0);
+    let bytes: Vec<u8> = (0..n).flat_map(|_| stream.below(u64::MAX).to_le_bytes()).collect();
+    let codes = Codes::of_quantizer(8, quantizer.id(), bytes);
+    let few: IdSet = (0..n).step_by(99_000).collect();
+    let asked = &data[..2 * DIM];
+    for (k, filter) in [(1, None), (10, None), (10, Some(&few))] {
+        let mut search = Search::nearest(k);
+        search.filter = filter;
+        let want = all_scored(&quantizer, &codes, asked, &search);
+        for (threads, count) in [(1, 2), (2, 1), (3, 2), (5, 1)] {
+            let queries = quantizer.queries(rows(&asked[..count * DIM])).unwrap();
+            let pool = Pool::new(threads).unwrap();
+            let got = pool.install(|| codes.search(&queries, &search)).unwrap();
+            assert!(got == want[..count], "k = {k}, {threads} threads, {count} queries");
+        }
+    }
+}
+
+#[test]
 fn probing_searches_the_best_cells_only() {
     let (quantizer, data) = quantizer(8);
     let codes = quantizer.encode(rows(&data)).unwrap();

@@ -38,9 +38,9 @@ use std::ops::Range;
 const BATCH_QUERIES: usize = 64;
 /// Smallest number of rows for which bounds pay.
 const MIN_ROWS: usize = 4096;
-/// Smallest number of rows for which the cells of one query are worth splitting among threads. With fewer, most of a query's
-/// time is its preparation and its best cells, which every thread would do again.
-const MIN_SPLIT_ROWS: usize = 4_000_000;
+/// Lines that are left to scan, from which on the cells of few queries are split among threads: 4 MB, which take several times as
+/// long as to wake a thread.
+const MIN_SPLIT_LINES: usize = (4 << 20) / LINE_ROWS;
 /// Smallest number of rows that a query scores first.
 const MIN_SCORED_ROWS: usize = 512;
 /// The longest code.
@@ -72,24 +72,19 @@ pub(super) fn search(
     // Tasks split the queries. If there are fewer batches than threads, they also split the cells.
     let chunk = queries.len().div_ceil(pool.threads()).clamp(1, BATCH_QUERIES);
     let chunks = queries.len().div_ceil(chunk);
-    let few = chunks >= pool.threads() || codes.len() < MIN_SPLIT_ROWS;
-    let parts = if few { 1 } else { pool.threads().div_ceil(chunks.max(1)) };
-    let mut found: Vec<Vec<Vec<Scored>>> = vec![Vec::new(); chunks * parts];
+    let parts = pool.threads().div_ceil(chunks.max(1));
+    let mut found: Vec<Vec<Vec<Scored>>> = vec![Vec::new(); chunks];
     pool.each(found.iter_mut().enumerate().collect(), |(job, found)| {
-        let first = job / parts * chunk;
-        let batch = first..queries.len().min(first + chunk);
-        // Every part takes each cell whose number has its remainder, so that large runs are spread.
-        let cells: Vec<usize> = (job % parts..CELLS).step_by(parts).collect();
-        *found = Task { codes, order, queries, tables, search }.run(batch, &cells);
+        let batch = job * chunk..queries.len().min((job + 1) * chunk);
+        *found = Task { codes, order, queries, tables, search }.run(batch, pool, parts);
     });
-    let mut all = vec![Vec::new(); queries.len()];
-    for (job, lists) in found.into_iter().enumerate() {
-        for (all, list) in all[job / parts * chunk..].iter_mut().zip(lists) {
-            all.extend(list.iter().map(|s| Hit { id: s.id, distance: s.score.into() }));
-        }
-    }
-    all.iter_mut().for_each(|hits| keep_nearest(hits, search.k));
-    all
+    let hit = |row: Scored| Hit { id: row.id, distance: row.score.into() };
+    let hits = |found: Vec<Scored>| {
+        let mut hits: Vec<Hit> = found.into_iter().map(hit).collect();
+        keep_nearest(&mut hits, search.k);
+        hits
+    };
+    found.into_iter().flatten().map(hits).collect()
 }
 
 /// A batch of queries on some cells.
@@ -102,29 +97,50 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    fn run(&self, batch: Range<usize>, cells: &[usize]) -> Vec<Vec<Scored>> {
+    /// The best rows of each query, and perhaps a few more. `parts` threads can share the cells.
+    fn run(&self, batch: Range<usize>, pool: &Pool, parts: usize) -> Vec<Vec<Scored>> {
         let lines = self.codes.bytes_per_row() - 1;
         let scorer = |q| Scorer::new(self.codes, self.queries, q, Ranking::Estimated);
         let mut all: Vec<Query<'_>> =
             batch.map(|q| Query::new(self, q, scorer(q), lines)).collect();
         for query in &mut all {
-            self.search_best_cells(query, cells);
+            self.search_best_cells(query);
         }
-        // All queries scan a cell before the next one, while its codes are in the cache.
+        let left: usize = all.iter().map(|query| query.groups_left(self)).sum();
+        if parts == 1 || left * lines < MIN_SPLIT_LINES {
+            self.search_cells(&mut all, 0..CELLS);
+            return all.into_iter().map(|query| query.best.finish()).collect();
+        }
+        // Every part begins with the limits found so far.
+        let mut jobs: Vec<Vec<Query<'_>>> =
+            (1..parts).map(|_| all.iter().map(Query::for_another_thread).collect()).collect();
+        jobs.push(all);
+        pool.each(jobs.iter_mut().enumerate().collect(), |(part, all): (_, &mut Vec<_>)| {
+            // Every part takes each cell whose number has its remainder, so that large runs are spread.
+            self.search_cells(all, (part..CELLS).step_by(parts));
+        });
+        let mut found: Vec<Vec<Scored>> = vec![Vec::new(); jobs[0].len()];
+        for all in jobs {
+            let own = all.into_iter().map(|query| query.best.finish());
+            found.iter_mut().zip(own).for_each(|(found, own)| found.extend(own));
+        }
+        found
+    }
+
+    /// Searches some cells. All queries scan a cell before the next one, while its codes are in the cache.
+    fn search_cells(&self, all: &mut [Query<'_>], cells: impl Iterator<Item = usize>) {
         for cell in cells {
-            for query in &mut all {
-                if query.is_open(self, *cell) {
-                    self.scan(query, *cell);
+            for query in all.iter_mut() {
+                if query.is_open(self, cell) {
+                    self.scan(query, cell);
                 }
             }
         }
-        all.into_iter().map(|query| query.best.finish()).collect()
     }
 
     /// Searches the cells with the smallest entries for one query, so that it has a good limit for the others.
-    fn search_best_cells(&self, query: &mut Query<'_>, cells: &[usize]) {
-        let mut order: Vec<usize> =
-            cells.iter().copied().filter(|cell| !query.done[*cell]).collect();
+    fn search_best_cells(&self, query: &mut Query<'_>) {
+        let mut order: Vec<usize> = (0..CELLS).filter(|cell| !query.done[*cell]).collect();
         let entry = |query: &Query<'_>, cell: usize| query.cells[cell];
         if order.len() > FIRST_CELLS {
             order.select_nth_unstable_by(FIRST_CELLS - 1, |a, b| {
@@ -182,6 +198,7 @@ impl Task<'_> {
 }
 
 /// The k best rows so far. Rows may come in any order.
+#[derive(Clone)]
 struct BestOfAny {
     k: usize,
     /// The k-th best row at the last prune. Rows after it are rejected.
@@ -228,6 +245,7 @@ impl BestOfAny {
 }
 
 /// A query of the batch.
+#[derive(Clone)]
 struct Query<'a> {
     scorer: Scorer<'a>,
     /// What each cell adds to the score.
@@ -298,6 +316,20 @@ impl<'a> Query<'a> {
             unit: 0.0,
             best: BestOfAny::new(task.search.k, task.codes.len(), known(task.search, query)),
         }
+    }
+
+    /// The same query for other cells, with the rows found so far as a limit only.
+    fn for_another_thread(&self) -> Self {
+        let mut copy = self.clone();
+        copy.best.found.iter_mut().for_each(|row| row.id = KNOWN);
+        copy
+    }
+
+    /// The number of groups that may have rows below the limit.
+    fn groups_left(&self, task: &Task<'_>) -> usize {
+        let limit = self.widened_limit();
+        let open = (0..CELLS).filter(|cell| !self.done[*cell] && self.floors[*cell] <= limit);
+        open.map(|cell| self.near_groups(task, &task.order.runs[cell], cell).len()).sum()
     }
 
     /// Whether a cell has to be scanned. A cell is scored at once if there is no limit to prune by.

@@ -9,6 +9,7 @@ use std::ops::Range;
 const BLOCK_ROWS: usize = 1024;
 
 /// Scores rows for one query. The caller has checked the ranking.
+#[derive(Clone)]
 pub(super) struct Scorer<'a> {
     codes: &'a Codes,
     ranking: Ranking,
@@ -103,6 +104,7 @@ impl<'a> Scorer<'a> {
 }
 
 /// For each byte position of a code, and each value of that byte: the signed sum of the query's projections.
+#[derive(Clone)]
 struct Tables(Vec<[f32; 256]>);
 
 impl Tables {
