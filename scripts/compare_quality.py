@@ -187,12 +187,11 @@ def frosh_merged(data: Set, size: int) -> dict[str, Cell]:
 
     model = data.base_file.with_name("model.frosh")
     rows, sketches = np.load(data.base_file, mmap_mode="r"), []
-    sketch_rows = str(min(max(8 * size, 128), 256))
     for worker, part in enumerate(np.array_split(rows, WORKERS)):
         shard = data.base_file.with_name(f"shard{worker}.npy")
         np.save(shard, part)
         sketches.append(str(shard.with_suffix(".sketch")))
-        run_frosh("sketch", str(shard), "--worker", str(worker), "--sketch-rows", sketch_rows, "-o", sketches[-1])
+        run_frosh("sketch", str(shard), "--worker", str(worker), "--bytes", str(size), "-o", sketches[-1])
     merged = str(data.base_file.with_name("merged.sketch"))
     run_frosh("merge", *sketches, "-o", merged)
     seconds, _ = timed(lambda: run_frosh("fit", merged, "--bytes", str(size), "-o", str(model), "--force"))

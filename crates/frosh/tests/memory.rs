@@ -219,36 +219,47 @@ fn without_a_reservoir_a_sketcher_holds_at_most_three_l_d_floats() {
     });
 }
 
+/// Fits quantisers to a full sample of rows of `dim` values, and measures the memory of each fit.
+fn watch_quantizers(dim: usize, batches: u32) {
+    let config = Config::new(dim).for_quantizer(32);
+    let mut sketcher = Pool::ONE.install(|| Sketcher::new(config)).unwrap();
+    let mut batch = vec![0f32; BATCH * dim];
+    for number in 0..batches {
+        for (i, x) in (0u32..).zip(&mut batch) {
+            let hash = (i ^ number << 20).wrapping_mul(0x9e37_79b1);
+            // The later columns vary less, as in most data.
+            *x =
+                single((hash ^ hash >> 15).wrapping_mul(0x85eb_ca77)) / (1 + i % dim as u32) as f32;
+        }
+        sketcher.push(Rows::new(&batch, dim).unwrap()).unwrap();
+    }
+    drop(batch);
+    let sketch = sketcher.finish();
+    // The first fit also allocates faer's packing buffers of this thread, see `make_packing_area`.
+    drop(Pool::ONE.install(|| sketch.quantizer(8)).unwrap());
+    for bytes in [8, 32] {
+        LARGE.lock().unwrap().live = [(0, 0); 64];
+        let before = LIVE.load(SeqCst);
+        PEAK.store(before, SeqCst);
+        let quantizer = Pool::ONE.install(|| sketch.quantizer(bytes)).unwrap();
+        let peak = PEAK.load(SeqCst) - before;
+        let blocks = blocks_at_peak();
+        let (sampled, k) = (sketch.reservoir_rows(), quantizer.directions());
+        eprintln!(
+            "quantiser of {bytes} bytes: {sampled} sampled rows, {k} directions, {peak} B at the peak; blocks: {blocks}"
+        );
+        assert_eq!(quantizer.bytes(), bytes);
+        assert!(peak <= 64 << 20, "{bytes} bytes: {peak} B; blocks: {blocks}");
+    }
+}
+
 #[test]
 fn fitting_a_quantizer_adds_at_most_64_mb_to_the_sketch() {
-    alone(|| {
-        let mut sketcher =
-            Pool::ONE.install(|| Sketcher::new(Config::new(DIM).sketch_rows(L))).unwrap();
-        let mut batch = vec![0f32; BATCH * DIM];
-        // Enough rows for a full reservoir.
-        for number in 0..17 {
-            for (i, x) in (0u32..).zip(&mut batch) {
-                let hash = (i ^ number << 20).wrapping_mul(0x9e37_79b1);
-                // The later columns vary less, as in most data.
-                *x = single((hash ^ hash >> 15).wrapping_mul(0x85eb_ca77))
-                    / (1 + i % DIM as u32) as f32;
-            }
-            sketcher.push(Rows::new(&batch, DIM).unwrap()).unwrap();
-        }
-        drop(batch);
-        let sketch = sketcher.finish();
-        // The first fit also allocates faer's packing buffers of this thread, see `make_packing_area`.
-        drop(Pool::ONE.install(|| sketch.quantizer(8)).unwrap());
-        for bytes in [8, 32] {
-            LARGE.lock().unwrap().live = [(0, 0); 64];
-            let before = LIVE.load(SeqCst);
-            PEAK.store(before, SeqCst);
-            let quantizer = Pool::ONE.install(|| sketch.quantizer(bytes)).unwrap();
-            let peak = PEAK.load(SeqCst) - before;
-            let blocks = blocks_at_peak();
-            eprintln!("quantiser of {bytes} bytes: {peak} B at the peak; blocks: {blocks}");
-            assert_eq!(quantizer.bytes(), bytes);
-            assert!(peak <= 64 << 20, "{bytes} bytes: {peak} B; blocks: {blocks}");
-        }
-    });
+    alone(|| watch_quantizers(DIM, 18));
+}
+
+#[test]
+fn a_quantizer_of_shorter_and_more_rows_takes_no_more_memory() {
+    // The sample has as many rows as it can have with 128 directions.
+    alone(|| watch_quantizers(240, 66));
 }

@@ -26,16 +26,17 @@ use crate::sketch::reservoir::PART_ROWS;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Bytes that a code can have.
 const MIN_BYTES: usize = 4;
 const MAX_BYTES: usize = 64;
 /// Sampled rows that a fit needs: fewer cannot determine 256 cells.
 const MIN_SAMPLE: usize = 1024;
-/// Most sampled rows that codebooks are fitted to: 256 for each word. More hardly improve them. And most values of the
-/// projections of these rows, which are 32 MB: with 256 directions, half as many rows.
+/// Most sampled rows that codebooks are fitted to: 256 for each word. More hardly improve them.
 const MAX_FITTED_ROWS: usize = 256 * WORDS;
-const MAX_FITTED_VALUES: usize = 1 << 23;
+/// Most memory for the projections of these rows and for the products between words, in bytes.
+const MAX_FIT_MEMORY: usize = 52 << 20;
 /// Most sampled rows that choices are measured on, and that codebooks begin with.
 const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
@@ -100,6 +101,14 @@ fn segment_count(bytes: usize) -> usize {
     // Half precision, for all pairs of words if there were one segment; divided by the number of segments.
     let products = 2 * (WORDS * (bytes - 2)).pow(2);
     products.div_ceil(MAX_PRODUCTS)
+}
+
+/// Sampled rows that codebooks for codes of so many bytes are fitted to, if memory is to suffice for k directions.
+fn fitted_rows(bytes: usize, k: usize) -> usize {
+    let words = WORDS * (bytes - 2);
+    // Half precision between words, single precision between words and cells, and the same transposed.
+    let products = 2 * words * words / segment_count(bytes) + 2 * 4 * words * CELLS;
+    MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products) / (4 * k))
 }
 
 /// Rejects a number of bytes that is impossible for such a sketch.
@@ -187,8 +196,9 @@ impl Sketch {
         let segments = segment_count(bytes).min(k).min(books);
         let mut books = train::begin(pool, &sample.rows, k, books, segments, stream);
         let (directions, scales) = sample.directions(self.dim, v.as_ref());
-        let measured = sample.rows.len();
-        self.project_more(pool, &held, &directions, &mut sample.rows);
+        let (measured, first_rows) = (sample.rows.len(), held.base + held.queries);
+        let rows = first_rows + fitted_rows(bytes, k).saturating_sub(held.base);
+        self.project_more(pool, first_rows..rows, &directions, &mut sample.rows);
         train::improve(pool, &mut books, &sample.rows, ROUNDS, stream);
         let origin = Origin { fitted: sample.rows.len() / k, rows: self.rows };
         // The measure needs memory of its own.
@@ -216,12 +226,16 @@ impl Sketch {
         Ok(quantizer)
     }
 
-    /// Appends the scaled projections of sampled rows that are not in the held-out measure, as many as a fit takes.
-    fn project_more(&self, pool: &Pool, held: &HeldOut, directions: &[f32], rows: &mut Vec<f32>) {
+    /// Appends the scaled projections of these sampled rows, as far as there are so many.
+    fn project_more(
+        &self,
+        pool: &Pool,
+        range: Range<usize>,
+        directions: &[f32],
+        rows: &mut Vec<f32>,
+    ) {
         let k = directions.len() / self.dim;
-        let first = held.base + held.queries;
-        let most = (held.queries + MAX_FITTED_ROWS.min(MAX_FITTED_VALUES / k)).max(first);
-        let sample = self.reservoir.part(&self.mean, first..most.min(self.reservoir.len()));
+        let sample = self.reservoir.part(&self.mean, range);
         let by = MatRef::from_row_major_slice(directions, k, self.dim).transpose();
         let (known, more) = (rows.len(), sample.len() * k);
         rows.reserve_exact(more);
