@@ -37,7 +37,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 PINS = ["numpy==2.4.6", "faiss-cpu==1.15.1"]
 DIM, QUERIES, SINGLE, K, TURNS = 128, 1000, 200, 10, 3
 BENCH = ["cargo", "bench", "--quiet", "-p", "frosh", "--bench", "quantizer", "--"]
-# Rows that FAISS learns from; frosh samples 16,384 of all.
+# Rows that FAISS learns from; frosh samples as many.
 TRAIN = 65_536
 ENCODED = 50_000
 
