@@ -137,7 +137,7 @@ fn quantisers_equal_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     let files = data::files(path, &[900, 1100], 24);
-    let learning = ["--sketch-rows", "128", "--reservoir", "1100", "--seed", "4"];
+    let learning = ["--bytes", "6", "--reservoir", "1100", "--seed", "4"];
     let (_, fitted) = data::fitted_by_the_program(path, &files, &learning, ["--bytes", "6"]);
     let model = path.join("model.frosh");
     let mut train = local("train");

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const PARTS: [(u64, usize); 2] = [(1, 800), (2, 700)];
 
 fn sketch(seed: u64, rows: usize) -> Sketch {
-    let config = Config::new(DIM).sketch_rows(Config::quantizer_rows(4)).seed(3).worker_from_rows();
+    let config = Config::new(DIM).for_quantizer(4).seed(3).worker_from_rows();
     let mut sketcher = Sketcher::new(config).unwrap();
     sketcher.push(Rows::new(&floats(seed, rows), DIM).unwrap()).unwrap();
     sketcher.finish()
