@@ -16,6 +16,9 @@
 //! **First limit.** Each query first scores some rows of its best cell, and scans its best cells. The k-th best row of them is
 //! the first limit for all others.
 //!
+//! **Threads.** Queries are divided among threads. Where they are fewer than threads and enough rows are left after their best cells,
+//! threads share the other cells, each beginning with the limit found so far.
+//!
 //! **Probing.** [`Search::probe`] searches the best cells of each query only. Only this can lose hits.
 //!
 //! **Rounding.** Scores are sums of floats and have rounding errors. Limits are widened by more than these errors.
