@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | `f32` | F, AVX2, FMA | AVX2, FMA | portable |
 //! | `f64` | (AVX2 is used) | AVX2, FMA | portable |
-//! | bytes | F, BW, VBMI, VPOPCNTDQ, AVX2, POPCNT | AVX2, POPCNT | NEON |
+//! | bytes | F, BW, VBMI, VNNI, VPOPCNTDQ, AVX2, POPCNT | AVX2, POPCNT | NEON |
 //!
 //! The features in this table are those in [`Isa::choose`], in the tokens' comments, and in the
 //! `target_feature` attributes of the macros below. A change must be made in all three.
@@ -30,7 +30,7 @@ pub(crate) struct Avx2Popcnt(());
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx512F(());
 
-/// Proof that the CPU has AVX-512F, AVX-512BW, AVX-512VBMI, AVX-512VPOPCNTDQ, AVX2 and POPCNT.
+/// Proof that the CPU has AVX-512F, AVX-512BW, AVX-512VBMI, AVX-512VNNI, AVX-512VPOPCNTDQ, AVX2 and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Avx512Popcnt(());
@@ -115,7 +115,7 @@ impl Isa {
             }
             if all(&["avx2", "popcnt"]) {
                 isa.bytes = ByteSet::Avx2(Avx2Popcnt(()));
-                if all(&["avx512f", "avx512bw", "avx512vbmi", "avx512vpopcntdq"]) {
+                if all(&["avx512f", "avx512bw", "avx512vbmi", "avx512vnni", "avx512vpopcntdq"]) {
                     isa.bytes = ByteSet::Avx512(Avx512Popcnt(()));
                 }
             }
@@ -147,6 +147,14 @@ impl Isa {
     /// not pay.
     pub(crate) fn has_nibble_lookup(self) -> bool {
         self.bytes != ByteSet::Portable
+    }
+
+    /// Whether a few instructions look up 64 bytes in a table of 256.
+    pub(crate) fn has_wide_byte_lookup(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return matches!(self.bytes, ByteSet::Avx512(_));
+        #[cfg(not(target_arch = "x86_64"))]
+        false
     }
 
     /// Portable code, then each wider choice that this CPU can run: for tests that compare them.
@@ -181,6 +189,7 @@ fn detected(feature: &str) -> bool {
         "avx512f" => is_x86_feature_detected!("avx512f"),
         "avx512bw" => is_x86_feature_detected!("avx512bw"),
         "avx512vbmi" => is_x86_feature_detected!("avx512vbmi"),
+        "avx512vnni" => is_x86_feature_detected!("avx512vnni"),
         "avx512vpopcntdq" => is_x86_feature_detected!("avx512vpopcntdq"),
         _ => unreachable!("no kernel needs {feature}"),
     }
@@ -241,7 +250,7 @@ macro_rules! dispatch_bytes {
             unsafe { $kernel::<$crate::arch::x86_64::avx2::ByteLine>($($arg),*) }
         }
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vpopcntdq,avx2,popcnt")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512vnni,avx512vpopcntdq,avx2,popcnt")]
         unsafe fn avx512($($arg: $ty),*) -> $out {
             // SAFETY: as above.
             unsafe { $kernel::<$crate::arch::x86_64::avx512::ByteLine>($($arg),*) }
@@ -309,6 +318,17 @@ mod tests {
         Isa::choose(|feature| features.contains(&feature))
     }
 
+    const ALL: [&str; 8] = [
+        "avx2",
+        "fma",
+        "popcnt",
+        "avx512f",
+        "avx512bw",
+        "avx512vbmi",
+        "avx512vnni",
+        "avx512vpopcntdq",
+    ];
+
     #[test]
     fn each_kind_of_element_has_needs_of_its_own() {
         let (fma, popcnt) = (Avx2Fma(()), Avx2Popcnt(()));
@@ -322,10 +342,7 @@ mod tests {
                 Isa { f32s: F32Set::Avx2(fma), f64s: F64Set::Avx2(fma), bytes: ByteSet::Portable },
             ),
             // Without AVX2, AVX-512 is not used.
-            (
-                &["fma", "popcnt", "avx512f", "avx512bw", "avx512vbmi", "avx512vpopcntdq"],
-                Isa::PORTABLE,
-            ),
+            (&ALL[1..], Isa::PORTABLE),
             // Skylake-X: AVX-512 for floats, AVX2 for codes.
             (
                 &["avx2", "fma", "popcnt", "avx512f", "avx512bw"],
@@ -345,7 +362,7 @@ mod tests {
                 },
             ),
             (
-                &["avx2", "fma", "popcnt", "avx512f", "avx512bw", "avx512vbmi", "avx512vpopcntdq"],
+                &ALL,
                 Isa {
                     f32s: F32Set::Avx512(Avx512F(())),
                     f64s: F64Set::Avx2(fma),

@@ -15,6 +15,8 @@
 //! | [`hamming`], other widths, and picked rows | the same | `popcnt` | `popcnt` | `count_ones` | `count_ones` |
 //! | [`nibble_planes`] | distances and bounds, for many queries | `vpshufb` | `vpshufb` | `tbl` | scalar |
 //! | [`byte_planes`] | bounds for codes of a quantiser | `vpermi2b` | `vpshufb` | `tbl` | scalar |
+//! | [`byte_lanes`] | the same, for 64 queries | `vpaddusb` | `vpaddusb` | `uqadd` | scalar |
+//! | [`byte_products`] | products of rows and words as bytes | `vpdpbusd` | `vpmaddubsw` | portable | yes |
 //! | [`sixteen`] | beam search, distances | yes | yes | portable | yes |
 //!
 //! Which features each column needs is in [`isa`]; it differs by kind of element.
@@ -51,7 +53,7 @@
 //! # Same bytes
 //!
 //! [`hadamard`] and [`scatter`] only add, subtract, and multiply by ±1, so a fused multiply-add rounds as the two steps do,
-//! and every instruction set gives the same bytes. [`hamming`] and [`nibble_planes`] are exact. [`project`] and the
+//! and every instruction set gives the same bytes. [`hamming`], [`nibble_planes`] and [`byte_products`] are exact. [`project`] and the
 //! eigensolver multiply: there, bytes are the same for one instruction set.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -60,7 +62,9 @@
 
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod aarch64;
+pub(crate) mod byte_lanes;
 pub(crate) mod byte_planes;
+pub(crate) mod byte_products;
 pub(crate) mod elementwise;
 pub(crate) mod hadamard;
 pub(crate) mod hamming;

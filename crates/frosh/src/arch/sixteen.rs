@@ -19,11 +19,18 @@ pub(crate) type Floats = [f32; 16];
 /// Operations on vectors of sixteen floats. `min` and `max` take no NaN.
 pub(crate) trait F32x16: Copy {
     type V: Copy;
+    /// Sixteen whole numbers of 16 bits.
+    type I: Copy;
+    /// Whether there are registers for more than sixteen vectors.
+    const MANY_REGISTERS: bool;
     fn splat(self, x: f32) -> Self::V;
     fn load(self, x: &Floats) -> Self::V;
     fn store(self, x: Self::V, to: &mut Floats);
-    /// The floats whose upper halves these are: see [`upper_half`].
-    fn load_halves(self, x: &[u16; 16]) -> Self::V;
+    fn whole_zeros(self) -> Self::I;
+    /// Adds bytes to whole numbers. Sums are within 16 bits.
+    fn add_bytes(self, to: Self::I, x: &[i8; 16]) -> Self::I;
+    /// Whole numbers as floats.
+    fn floats(self, x: Self::I) -> Self::V;
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
@@ -36,12 +43,6 @@ pub(crate) trait F32x16: Copy {
     fn swap4(self, x: Self::V) -> Self::V;
     fn swap2(self, x: Self::V) -> Self::V;
     fn swap1(self, x: Self::V) -> Self::V;
-}
-
-/// The upper half of the nearest float that has only zeros in the lower half (bfloat16): 8 bits of precision.
-pub(crate) fn upper_half(x: f32) -> u16 {
-    // Half of the last bit is added, or a little less, so that ties go to even.
-    ((x.to_bits() + 0x7fff + (x.to_bits() >> 16 & 1)) >> 16) as u16
 }
 
 /// Bits that [`F32x16::number`] replaces.
@@ -94,10 +95,17 @@ fn each(f: impl Fn(usize) -> f32) -> Floats {
 #[rustfmt::skip]
 impl F32x16 for Arrays {
     type V = Floats;
+    type I = [i16; 16];
+    const MANY_REGISTERS: bool = false;
     #[inline(always)] fn splat(self, x: f32) -> Floats { [x; 16] }
     #[inline(always)] fn load(self, x: &Floats) -> Floats { *x }
     #[inline(always)] fn store(self, x: Floats, to: &mut Floats) { *to = x }
-    #[inline(always)] fn load_halves(self, x: &[u16; 16]) -> Floats { each(|i| f32::from_bits(u32::from(x[i]) << 16)) }
+    #[inline(always)] fn whole_zeros(self) -> [i16; 16] { [0; 16] }
+    #[inline(always)] fn add_bytes(self, mut to: [i16; 16], x: &[i8; 16]) -> [i16; 16] {
+        for i in 0..16 { to[i] += i16::from(x[i]) }
+        to
+    }
+    #[inline(always)] fn floats(self, x: [i16; 16]) -> Floats { each(|i| f32::from(x[i])) }
     #[inline(always)] fn add(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] + b[i]) }
     #[inline(always)] fn sub(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] - b[i]) }
     #[inline(always)] fn mul(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] * b[i]) }
@@ -113,15 +121,19 @@ impl F32x16 for Arrays {
 }
 
 // SAFETY of every block below: the token exists only where the CPU has AVX-512F; loads and stores go through references to
-// exactly 64 bytes and need no alignment.
+// exactly as many bytes and need no alignment.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 impl F32x16 for super::isa::Avx512F {
     type V = __m512;
+    type I = __m256i;
+    const MANY_REGISTERS: bool = true;
     #[inline(always)] fn splat(self, x: f32) -> __m512 { unsafe { _mm512_set1_ps(x) } }
     #[inline(always)] fn load(self, x: &Floats) -> __m512 { unsafe { _mm512_loadu_ps(x.as_ptr()) } }
     #[inline(always)] fn store(self, x: __m512, to: &mut Floats) { unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) } }
-    #[inline(always)] fn load_halves(self, x: &[u16; 16]) -> __m512 { unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast())))) } }
+    #[inline(always)] fn whole_zeros(self) -> __m256i { unsafe { _mm256_setzero_si256() } }
+    #[inline(always)] fn add_bytes(self, to: __m256i, x: &[i8; 16]) -> __m256i { unsafe { _mm256_add_epi16(to, _mm256_cvtepi8_epi16(_mm_loadu_si128(x.as_ptr().cast()))) } }
+    #[inline(always)] fn floats(self, x: __m256i) -> __m512 { unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(x)) } }
     #[inline(always)] fn add(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_add_ps(a, b) } }
     #[inline(always)] fn sub(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_sub_ps(a, b) } }
     #[inline(always)] fn mul(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_mul_ps(a, b) } }
@@ -144,21 +156,24 @@ impl F32x16 for super::isa::Avx512F {
 type Pair = [__m256; 2];
 
 // SAFETY of every block below: the token exists only where the CPU has AVX2; loads and stores go through references to
-// exactly 64 bytes and need no alignment.
+// exactly as many bytes and need no alignment.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 impl F32x16 for super::isa::Avx2Fma {
     type V = Pair;
+    type I = __m256i;
+    const MANY_REGISTERS: bool = false;
     #[inline(always)] fn splat(self, x: f32) -> Pair { unsafe { [_mm256_set1_ps(x); 2] } }
     #[inline(always)] fn load(self, x: &Floats) -> Pair { unsafe { [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x[8..].as_ptr())] } }
     #[inline(always)] fn store(self, x: Pair, to: &mut Floats) {
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), x[0]); _mm256_storeu_ps(to[8..].as_mut_ptr(), x[1]) }
     }
-    #[inline(always)] fn load_halves(self, x: &[u16; 16]) -> Pair {
+    #[inline(always)] fn whole_zeros(self) -> __m256i { unsafe { _mm256_setzero_si256() } }
+    #[inline(always)] fn add_bytes(self, to: __m256i, x: &[i8; 16]) -> __m256i { unsafe { _mm256_add_epi16(to, _mm256_cvtepi8_epi16(_mm_loadu_si128(x.as_ptr().cast()))) } }
+    #[inline(always)] fn floats(self, x: __m256i) -> Pair {
         unsafe {
-            let (low, high) = (_mm_loadu_si128(x.as_ptr().cast()), _mm_loadu_si128(x[8..].as_ptr().cast()));
-            let (low, high) = (_mm256_cvtepu16_epi32(low), _mm256_cvtepu16_epi32(high));
-            [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(low)), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(high))]
+            let (low, high) = (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
+            [_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(low)), _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(high))]
         }
     }
     #[inline(always)] fn add(self, a: Pair, b: Pair) -> Pair { unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] } }
@@ -254,6 +269,10 @@ mod tests {
         #[inline(always)]
         fn run<S: F32x16>(self, s: S) -> Vec<u32> {
             let (a, b) = (s.load(self.0), s.load(self.1));
+            let mut whole = s.whole_zeros();
+            for floats in [self.0, self.1, self.0] {
+                whole = s.add_bytes(whole, &floats.map(|x| (100.0 * x) as i8));
+            }
             let vectors = [
                 s.splat(self.0[3]),
                 s.add(a, b),
@@ -266,7 +285,7 @@ mod tests {
                 s.swap4(a),
                 s.swap2(a),
                 s.swap1(a),
-                s.load_halves(&self.0.map(upper_half)),
+                s.floats(whole),
             ];
             let (first, second) = (&self.0[..], &self.1[..]);
             let mut out = vec![
@@ -306,9 +325,8 @@ mod tests {
                 by(&|j| a[j ^ 2]),
                 by(&|j| a[j ^ 1]),
                 by(&|j| {
-                    let lower = a[j].to_bits() & 0xffff_0000;
-                    let [x, y] = [lower, lower + 0x1_0000].map(f32::from_bits);
-                    if (a[j] - x).abs() < (a[j] - y).abs() { x } else { y }
+                    let [x, y] = [a[j], b[j]].map(|x| (100.0 * x).trunc().clamp(-128.0, 127.0));
+                    2.0 * x + y + 0.0
                 }),
             ]
             .concat();

@@ -128,6 +128,28 @@ fn by_book(numbers: &[f32]) -> &[Words] {
     numbers.as_chunks::<16>().0.as_chunks::<VECTORS>().0
 }
 
+/// Writes `N` of the sums of `first` and `scale` times all `pairs`, from vector `from` on. The whole numbers are in registers.
+#[inline(always)]
+fn add_pairs<'a, S: F32x16, const N: usize>(
+    s: S,
+    first: &Words,
+    pairs: impl Iterator<Item = &'a [i8; WORDS]>,
+    scale: S::V,
+    from: usize,
+    sums: &mut [S::V; VECTORS],
+) {
+    let mut whole = [s.whole_zeros(); N];
+    for pair in pairs {
+        let pair = pair.as_chunks::<16>().0;
+        for i in 0..N {
+            whole[i] = s.add_bytes(whole[i], &pair[from + i]);
+        }
+    }
+    for i in 0..N {
+        sums[from + i] = s.add(s.load(&first[from + i]), s.mul(s.floats(whole[i]), scale));
+    }
+}
+
 impl<'a> Row<'a> {
     #[inline(always)]
     fn new(books: &'a Codebooks, tables: &'a Tables, products: &'a [f32]) -> Self {
@@ -159,19 +181,17 @@ impl<'a> Row<'a> {
     ) -> [S::V; VECTORS] {
         let cells = by_book(&self.tables.cell_words);
         let first = &cells[usize::from(code[0]) * self.books.books + book];
+        let pairs = others
+            .filter(|other| *other != book)
+            .map(|other| self.tables.pairs.of(other, code[other + 1], book, own));
+        let scale = s.splat(self.tables.pairs.scale(book));
         let mut sums = [s.splat(0.0); VECTORS];
-        for i in 0..VECTORS {
-            sums[i] = s.load(&first[i]);
-        }
-        let pairs = self.tables.pairs.as_chunks::<16>().0.as_chunks::<VECTORS>().0;
-        for other in others {
-            if other != book {
-                let row = usize::from(code[other + 1]) * own.len() + book - own.start;
-                let pair = &pairs[self.tables.firsts[other] / WORDS + row];
-                for i in 0..VECTORS {
-                    sums[i] = s.add(sums[i], s.load_halves(&pair[i]));
-                }
-            }
+        if S::MANY_REGISTERS {
+            add_pairs::<S, VECTORS>(s, first, pairs, scale, 0, &mut sums);
+        } else {
+            const HALF: usize = VECTORS / 2;
+            add_pairs::<S, HALF>(s, first, pairs.clone(), scale, 0, &mut sums);
+            add_pairs::<S, HALF>(s, first, pairs, scale, HALF, &mut sums);
         }
         sums
     }

@@ -9,10 +9,12 @@
 //! Coordinates are divided into segments. A word is zero outside the segment of its codebook, so products between words
 //! are needed inside a segment only. Cells cover all coordinates.
 
+use super::rounded::{Buffers, RoundedProducts};
 use crate::arch::Isa;
+use crate::arch::byte_products::{largest, rounded};
 use crate::arch::project::{self, Packed};
-use crate::arch::sixteen::upper_half;
 use crate::linalg;
+use crate::pool::Pool;
 use faer::MatRef;
 use std::ops::Range;
 
@@ -111,14 +113,16 @@ impl Codebooks {
     }
 
     /// Products between entries, which encoding needs.
-    pub(crate) fn tables(&self) -> Tables {
+    pub(crate) fn tables(&self, pool: &Pool) -> Tables {
         let (count, width) = (WORDS * self.books, self.entries());
-        let products = Products::new(self);
         let mut all = vec![0f32; self.cell_count * width];
-        products.of(Isa::detect(), &self.cells, &mut all);
+        Products::new(self).of(Isa::detect(), &self.cells, &mut all);
         let mut cell_words = Vec::with_capacity(self.cell_count * count);
+        let mut cell_cells = Vec::with_capacity(self.cell_count * self.cell_count);
         for row in all.chunks_exact(width) {
-            cell_words.extend_from_slice(&row[self.cell_count..]);
+            let (cells, words) = row.split_at(self.cell_count);
+            cell_cells.extend_from_slice(cells);
+            cell_words.extend_from_slice(words);
         }
         drop(all);
         let mut word_cells = vec![0f32; self.cell_count * count];
@@ -129,44 +133,157 @@ impl Codebooks {
         }
         let square = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
         let mut squares: Vec<f32> = self.cells.chunks_exact(self.k).map(square).collect();
-        let sizes = self.segments.iter().map(|segment| (WORDS * segment.books.len()).pow(2));
-        let mut pairs = Vec::with_capacity(sizes.sum());
-        let mut firsts = Vec::new();
         for (i, segment) in self.segments.iter().enumerate() {
-            let (own, width) = (WORDS * segment.books.len(), segment.coordinates.len());
             let words = &self.words[self.words_of(i)];
-            squares.extend(words.chunks_exact(width).map(square));
-            let all = MatRef::from_row_major_slice(words, own, width);
-            // A codebook at a time: products in single precision would take twice the memory.
-            for words in words.chunks_exact((WORDS * width).max(1)) {
-                firsts.push(pairs.len());
-                let words = MatRef::from_row_major_slice(words, WORDS, width);
-                let gram = linalg::product(words, all.transpose());
-                for i in 0..WORDS {
-                    pairs.extend((0..own).map(|j| upper_half(gram[(i, j)])));
-                }
-            }
+            squares.extend(words.chunks_exact(segment.coordinates.len()).map(square));
         }
-        Tables { products, cell_words, word_cells, squares, pairs, firsts }
+        let pairs = Pairs::new(self, pool);
+        let rounded = RoundedProducts::new(self, cell_cells);
+        Tables { rounded, cell_words, word_cells, squares, pairs }
     }
 }
 
 /// Products between the entries of codebooks.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    /// Products of rows with all entries.
-    pub(crate) products: Products,
+    /// Products of rows with all entries, by bytes.
+    rounded: RoundedProducts,
     /// For each cell, its product with every word.
     pub(crate) cell_words: Vec<f32>,
     /// For each word, its product with every cell.
     pub(crate) word_cells: Vec<f32>,
     /// Squared lengths of cells and words.
     pub(crate) squares: Vec<f32>,
-    /// For each segment, the products of all its words with each other, as upper halves of floats. Words of different codebooks are
-    /// nearly orthogonal, so that little is lost, and encoding reads half as much memory.
-    pub(crate) pairs: Vec<u16>,
-    /// Where the rows of a codebook begin in `pairs`.
-    pub(crate) firsts: Vec<usize>,
+    pub(crate) pairs: Pairs,
+}
+
+/// The products of the words of a segment with each other, for every segment. They are rounded to bytes: words of different codebooks
+/// are nearly orthogonal, so that little is lost, and encoding reads a quarter of the memory. All products with the words of a codebook have
+/// the same scale, so that their sums are whole numbers.
+#[derive(Debug)]
+pub(crate) struct Pairs {
+    /// For each word, its products with the words of each codebook of its segment.
+    bytes: Vec<i8>,
+    /// For each codebook, where its words begin in `bytes`, in blocks of [`WORDS`].
+    firsts: Vec<usize>,
+    /// For each codebook, what products with its words are multiplied by.
+    scales: Vec<f32>,
+}
+
+/// Some words of a codebook, and all words of its segment.
+struct SomeWords<'a> {
+    book: usize,
+    words: &'a [f32],
+    own: Range<usize>,
+    all: &'a [f32],
+    width: usize,
+}
+
+impl SomeWords<'_> {
+    /// Calls `work` for each word (by number) and each other codebook, with their products.
+    fn each(&self, mut work: impl FnMut(usize, usize, &[f32])) {
+        let matrix = |x| MatRef::from_row_major_slice(x, x.len() / self.width, self.width);
+        // A column for each word.
+        let products = linalg::product(matrix(self.all), matrix(self.words).transpose());
+        for word in 0..products.ncols() {
+            let blocks = products.col_as_slice(word).chunks_exact(WORDS);
+            for (other, products) in self.own.clone().zip(blocks) {
+                if other != self.book {
+                    work(word, other, products);
+                }
+            }
+        }
+    }
+}
+
+impl Pairs {
+    fn new(books: &Codebooks, pool: &Pool) -> Self {
+        /// Words whose products are in memory together.
+        const TASK_WORDS: usize = 64;
+        /// Words of a task that the scales are found by, and how much larger than theirs a product may be without being cut.
+        const SCALE_WORDS: usize = 8;
+        const SCALE_MARGIN: f32 = 1.25;
+        let (mut firsts, mut blocks, mut tasks) = (Vec::new(), 0, Vec::new());
+        for (i, segment) in books.segments.iter().enumerate() {
+            let (own, width) = (segment.books.clone(), segment.coordinates.len());
+            let all = &books.words[books.words_of(i)];
+            for (book, words) in own.clone().zip(all.chunks_exact(WORDS * width)) {
+                firsts.push(blocks);
+                blocks += WORDS * own.len();
+                let some = words.chunks_exact(TASK_WORDS * width);
+                tasks.extend(some.map(|words| SomeWords {
+                    book,
+                    words,
+                    own: own.clone(),
+                    all,
+                    width,
+                }));
+            }
+        }
+        // Scales by the products of a part of the words.
+        let mut most = vec![vec![0f32; books.books]; tasks.len()];
+        pool.each(most.iter_mut().zip(&tasks).collect(), |(most, task): (&mut Vec<f32>, _)| {
+            let words = &task.words[..SCALE_WORDS * task.width];
+            SomeWords { words, own: task.own.clone(), ..*task }.each(|_, other, products| {
+                most[other] = most[other].max(largest(products));
+            });
+        });
+        let most = |book: usize| most.iter().fold(0f32, |all, task| all.max(task[book]));
+        let scale = |book: usize| SCALE_MARGIN * most(book) / 127.0;
+        let scales: Vec<f32> = (0..books.books).map(scale).collect();
+        let mut bytes = vec![0i8; blocks * WORDS];
+        let (mut left, mut jobs) = (&mut bytes[..], Vec::new());
+        for task in &tasks {
+            let (own, rest) = left.split_at_mut(TASK_WORDS * task.own.len() * WORDS);
+            left = rest;
+            jobs.push((own, task));
+        }
+        pool.each(jobs, |(bytes, task)| {
+            task.each(|word, other, products| {
+                let block = word * task.own.len() + other - task.own.start;
+                let bytes = &mut bytes[block * WORDS..][..WORDS];
+                let factor = if scales[other] > 0.0 { 1.0 / scales[other] } else { 0.0 };
+                for (byte, x) in bytes.iter_mut().zip(products) {
+                    *byte = rounded((x * factor).clamp(-127.0, 127.0));
+                }
+            });
+        });
+        Self { bytes, firsts, scales }
+    }
+
+    /// The products of a word of a codebook with those of another codebook, in units of [`Pairs::scale`]. `own` are the codebooks of their
+    /// segment.
+    #[inline(always)]
+    pub(crate) fn of(
+        &self,
+        book: usize,
+        word: u8,
+        other: usize,
+        own: &Range<usize>,
+    ) -> &[i8; WORDS] {
+        let block = self.firsts[book] + usize::from(word) * own.len() + other - own.start;
+        &self.bytes.as_chunks().0[block]
+    }
+
+    /// The unit of products with words of this codebook.
+    #[inline(always)]
+    pub(crate) fn scale(&self, book: usize) -> f32 {
+        self.scales[book]
+    }
+}
+
+impl Tables {
+    /// Writes the products of rows with all entries, as far as encoding needs to know them.
+    pub(crate) fn rounded_products(
+        &self,
+        isa: Isa,
+        books: &Codebooks,
+        rows: &[f32],
+        work: &mut Buffers,
+        out: &mut [f32],
+    ) {
+        self.rounded.of(isa, books, self, rows, work, out);
+    }
 }
 
 /// Computes the products of rows with all entries. The products of a row do not depend on the rows beside it, to the last

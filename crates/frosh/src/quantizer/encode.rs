@@ -4,8 +4,9 @@
 
 use super::Quantizer;
 use super::beam::Beam;
-use super::codebooks::Codebooks;
+use super::codebooks::{Codebooks, Products};
 use super::decoder::Decoder;
+use super::rounded::Buffers;
 use super::scalar::Terms;
 use crate::arch::sixteen::{F32x16, Work16, square, weighted_product};
 use crate::arch::{Isa, project};
@@ -16,8 +17,8 @@ use crate::search::codes::Codes;
 use crate::search::ranking::{QuantizedTables, Queries};
 use std::sync::Arc;
 
-/// Rows that are encoded at a time.
-const BLOCK: usize = 128;
+/// Rows that are encoded at a time: their products with all entries stay in the second cache.
+const BLOCK: usize = 48;
 /// Blocks of a task.
 const TASK_BLOCKS: usize = 4;
 
@@ -36,6 +37,8 @@ impl Quantizer {
         let mut results: Vec<Result<()>> =
             (0..rows.len().div_ceil(per_task)).map(|_| Ok(())).collect();
         let jobs = results.iter_mut().zip(out.chunks_mut(per_task * bytes)).enumerate().collect();
+        // All threads make the tables, before any of them needs them.
+        self.tables();
         Pool::current().each(jobs, |(job, (result, out))| {
             let first = job * per_task;
             let rows = rows.slice(first..first + out.len() / bytes);
@@ -64,6 +67,7 @@ impl Quantizer {
             .zip(tables.chunks_mut(BLOCK * entries))
             .enumerate()
             .collect();
+        let products = self.products.get_or_init(|| Products::new(&self.books));
         Pool::current().each(jobs, |(job, ((result, (norms, squares)), tables))| {
             let first = job * BLOCK;
             let rows = rows.slice(first..first + norms.len());
@@ -76,7 +80,7 @@ impl Quantizer {
                 *square = row.iter().zip(&self.scales).map(|(x, s)| (x / s) * (x / s)).sum();
                 row.iter_mut().zip(&self.scales).for_each(|(x, s)| *x /= s * s);
             }
-            self.tables().products.of(Isa::detect(), &z, tables);
+            products.of(Isa::detect(), &z, tables);
             for table in tables.chunks_exact_mut(entries) {
                 let all = table.iter_mut().zip(&self.scalar.prediction);
                 all.for_each(|(x, predicted)| *x = predicted - 2.0 * *x);
@@ -130,7 +134,7 @@ impl Quantizer {
         let mut beam = Beam::new(&self.books, self.beam);
         let (mut z, mut norms) = (vec![0f32; BLOCK * k], vec![0f32; BLOCK]);
         let (mut loaded, mut products) = (Vec::new(), vec![0f32; BLOCK * entries]);
-        let length = self.books.books + 1;
+        let (length, mut buffer) = (self.books.books + 1, Buffers::default());
         let mut codes = vec![0u8; BLOCK * length];
         let mut decoded = vec![0f32; k];
         let inverses: Vec<f32> = self.scales.iter().map(|s| 1.0 / (s * s)).collect();
@@ -139,7 +143,8 @@ impl Quantizer {
             let block = rows.slice(first..first + out.len() / bytes);
             self.project(&block, &mut loaded, &mut z, &mut norms)
                 .map_err(|e| e.shift_row(first))?;
-            tables.products.of(isa, &z[..block.len() * k], &mut products);
+            let z = &z[..block.len() * k];
+            tables.rounded_products(isa, &self.books, z, &mut buffer, &mut products);
             let codes = &mut codes[..block.len() * length];
             beam.encode(isa, &self.books, tables, &products, 1, codes);
             let each = codes.chunks_exact(length).zip(z.chunks_exact(k)).zip(&norms);

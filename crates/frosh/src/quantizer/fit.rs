@@ -6,12 +6,13 @@
 //!    their near rows. Directions in which neighbours differ more count more.
 //! 3. **Segments.** Directions are dealt to segments so that the products of their variances are even.
 //! 4. **Codebooks** of the scaled projections (`train.rs`).
-//! 5. **Slopes** of the scalar (`scalar.rs`): of all pairs whose recall on held-out rows is within [`TOLERANCE`] of the best, the
-//!    one with the highest MAP. See `hasher/held_out.rs` for both measures.
+//! 5. **Slopes** of the scalar, by regression on sampled rows (`slopes.rs`).
+//! 6. **Forecast.** MAP and recall on held-out rows (`hasher/held_out.rs`).
 
 use super::codebooks::{CELLS, Codebooks, WORDS};
 use super::encode::CodedRow;
 use super::scalar::{MAX_LEVERAGE, Predictions, ScalarCode, Terms, entries};
+use super::slopes::{self, Sampled};
 use super::{DEFAULT_BEAM, Facts, Quantizer, train};
 use crate::arch::Isa;
 use crate::error::{Error, Result};
@@ -42,22 +43,16 @@ const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
 const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
-/// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 2 and 6 at 8, 16 and 32 bytes.
+/// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 3 at 8, 16 and 32 bytes.
 const MAX_PRODUCTS: usize = 20 << 20;
-/// Rounds of least squares and encoding.
-const ROUNDS: usize = 3;
+/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 16 for each word.
+const MIN_ROUNDS: usize = 3;
+const MAX_ROUNDS: usize = 10;
+const ROWS_PER_ROUND: f64 = 16.0 * WORDS as f64;
 /// Exponent of the scales.
 const SCALE_POWER: f64 = 0.25;
 /// Smallest scale. Directions without variance must not divide by zero.
 const MIN_SCALE: f64 = 1e-3;
-/// Differences of recall that do not count.
-const TOLERANCE: f64 = 0.002;
-/// Slopes that are tried.
-const ALONG: [f32; 6] = [0.0, 0.1, 0.2, 0.3, 0.5, 0.7];
-const ERROR: [f32; 5] = [0.3, 0.5, 0.7, 0.85, 1.0];
-/// Places in their grid that are tried first.
-const COARSE: [[usize; 2]; 2] = [[2, 1], [4, 3]];
-
 /// What a fit chose, and what it measured on the sample with it.
 ///
 /// ```
@@ -98,16 +93,16 @@ fn share_outside(bytes: usize) -> f64 {
 
 /// Segments for codes of so many bytes: as few as memory allows.
 fn segment_count(bytes: usize) -> usize {
-    // Half precision, for all pairs of words if there were one segment; divided by the number of segments.
-    let products = 2 * (WORDS * (bytes - 2)).pow(2);
+    // A byte for all pairs of words, if there were one segment; divided by the number of segments.
+    let products = (WORDS * (bytes - 2)).pow(2);
     products.div_ceil(MAX_PRODUCTS)
 }
 
 /// Sampled rows that codebooks for codes of so many bytes are fitted to, if memory is to suffice for k directions.
 fn fitted_rows(bytes: usize, k: usize) -> usize {
     let words = WORDS * (bytes - 2);
-    // Half precision between words, single precision between words and cells, and the same transposed.
-    let products = 2 * words * words / segment_count(bytes) + 2 * 4 * words * CELLS;
+    // Bytes between words, single precision between words and cells, and the same transposed.
+    let products = words * words / segment_count(bytes) + 2 * 4 * words * CELLS;
     MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products) / (4 * k))
 }
 
@@ -199,13 +194,15 @@ impl Sketch {
         let (measured, first_rows) = (sample.rows.len(), held.base + held.queries);
         let rows = first_rows + fitted_rows(bytes, k).saturating_sub(held.base);
         self.project_more(pool, first_rows..rows, &directions, &mut sample.rows);
-        train::improve(pool, &mut books, &sample.rows, ROUNDS, stream);
         let origin = Origin { fitted: sample.rows.len() / k, rows: self.rows };
+        train::improve(pool, &mut books, &sample.rows, origin.rounds(), stream);
         // The measure needs memory of its own.
         sample.rows.truncate(measured);
         sample.rows.shrink_to_fit();
         let depth = held.depth(self.rows);
-        let fitted = Fitted::new(pool, &held, &sample, books, depth, origin);
+        let rows = self.reservoir.part(&self.mean, 0..first_rows);
+        let sampled = Sampled { rows, dim: self.dim, held_out: held.queries };
+        let fitted = Fitted::new(pool, &held, &sample, books, &sampled, depth, origin);
         let facts =
             Facts { dim: self.dim, bytes, metric: self.metric, seed: self.seed, rows: self.rows };
         let slopes = fitted.scalar.slopes.map(|s| rounded(s.into()));
@@ -308,6 +305,15 @@ impl Sample {
         Self { rows, queries, scales, order, axes }
     }
 
+    /// The projections of sampled rows, not scaled: of queries, and then of the base. A column for each.
+    fn projections(&self, range: Range<usize>) -> Mat<f32> {
+        let (k, held_out) = (self.scales.len(), self.queries.ncols());
+        Mat::from_fn(k, range.len(), |j, i| match (range.start + i).checked_sub(held_out) {
+            None => self.queries[(j, range.start + i)],
+            Some(row) => self.rows[row * k + j] / self.scales[j],
+        })
+    }
+
     /// The directions, each times its scale, and the scales. `v` are the directions before they were turned.
     fn directions(&self, dim: usize, v: MatRef<'_, f64>) -> (Vec<f32>, Vec<f32>) {
         let turned = linalg::product(v, self.axes.as_ref());
@@ -352,6 +358,7 @@ impl Fitted {
         held: &HeldOut,
         sample: &Sample,
         books: Codebooks,
+        sampled: &Sampled<'_>,
         depth: f64,
         origin: Origin,
     ) -> Self {
@@ -371,18 +378,16 @@ impl Fitted {
             .collect();
         // Before the products of all rows and queries are made, which are most of the memory.
         let predictions = Predictions::fit(&codes, books.books, &all);
-        let products = products(pool, &books, &codes, &gains, sample);
+        let base = Base { books: &books, codes: &codes, gains: &gains, sample };
+        let queries = |range: Range<usize>| sample.projections(range);
+        let slopes = slopes::fit(pool, &all, sampled, depth, queries, |q| base.products(pool, q));
+        let products = base.products(pool, sample.queries.as_ref());
         let measure = |taus: &[f32]| {
             held.figures(pool, |query, scores| {
                 let products = products.col_as_slice(query);
                 scores.extend(taus.iter().zip(products).map(|(tau, p)| tau - 2.0 * p));
             })
         };
-        let slopes = best_slopes(|slopes| {
-            let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
-            let figures = measure(&taus);
-            (figures.map, top_recall(&figures, depth))
-        });
         let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
         let scalar = ScalarCode::fit(slopes, &predictions, &codes, books.books, &taus);
         let coded: Vec<f32> = codes
@@ -398,38 +403,10 @@ impl Fitted {
     }
 }
 
-/// The mean of the expected recall@10 and recall@20. Farther neighbours count in MAP, and prefer larger slopes.
+/// The mean of the expected recall@10 and recall@20.
 fn top_recall(figures: &Figures, depth: f64) -> f64 {
     let depth = depth.max(1.0);
     [1.0, 2.0].map(|times| figures.recall(times * depth, 1).0).iter().sum::<f64>() / 2.0
-}
-
-/// The slopes with the highest MAP among those whose recall is within [`TOLERANCE`] of the best. Both are smooth in the
-/// slopes, so only the neighbours of the best place so far are measured, beginning with [`COARSE`].
-fn best_slopes(mut measure: impl FnMut([f32; 2]) -> (f64, f64)) -> [f32; 2] {
-    let mut tried: Vec<([usize; 2], f64, f64)> = Vec::new();
-    let mut open = COARSE.to_vec();
-    loop {
-        for [i, j] in open.drain(..) {
-            let (map, recall) = measure([ALONG[i], ERROR[j]]);
-            tried.push(([i, j], map, recall));
-        }
-        let top = tried.iter().map(|(_, _, recall)| *recall).fold(0.0, f64::max);
-        let near = tried.iter().filter(|(_, _, recall)| *recall >= top - TOLERANCE);
-        let best = near.max_by(|a, b| a.1.total_cmp(&b.1)).map_or([2, 1], |(place, ..)| *place);
-        let [i, j] = best;
-        let around = [
-            [i.saturating_sub(1), j],
-            [(i + 1).min(ALONG.len() - 1), j],
-            [i, j.saturating_sub(1)],
-            [i, (j + 1).min(ERROR.len() - 1)],
-        ];
-        let new = |place: &[usize; 2]| tried.iter().all(|(other, ..)| other != place);
-        open.extend(around.into_iter().filter(new));
-        if open.is_empty() {
-            return [ALONG[i], ERROR[j]];
-        }
-    }
 }
 
 /// What codebooks were fitted to.
@@ -439,6 +416,16 @@ struct Origin {
     fitted: usize,
     /// Rows of the stream.
     rows: u64,
+}
+
+impl Origin {
+    /// Rounds that pay. With few rows for each word, more rounds fit the words to single rows. This harms the rows that were not
+    /// fitted to, so that it counts less if these are few.
+    fn rounds(self) -> usize {
+        let unseen = 1.0 - self.fitted as f64 / self.rows as f64;
+        let rounds = self.fitted as f64 / unseen.max(f64::EPSILON) / ROWS_PER_ROUND;
+        (rounds as usize).clamp(MIN_ROUNDS, MAX_ROUNDS)
+    }
 }
 
 /// By how much each row of the base would be decoded worse, in each segment, if the codebooks had not been fitted to it.
@@ -468,34 +455,39 @@ fn gains(codes: &[u8], books: &Codebooks, origin: Origin) -> Vec<f32> {
     gains
 }
 
-/// v.c for all rows of the base (rows) and queries (columns).
-fn products(
-    pool: &Pool,
-    books: &Codebooks,
-    codes: &[u8],
-    gains: &[f32],
-    sample: &Sample,
-) -> Mat<f32> {
-    const PIECE: usize = 512;
-    debug_assert_eq!(books.cell_count, CELLS);
-    let (k, length) = (books.k, books.books + 1);
-    let mut out = Mat::<f32>::zeros(codes.len() / length, sample.queries.ncols());
-    let jobs =
-        linalg::row_pieces(out.as_mut(), PIECE).into_iter().zip(codes.chunks(PIECE * length));
-    pool.each(jobs.collect(), |((first, to), codes)| {
-        let mut decoded = vec![0f32; to.nrows() * k];
-        let gains = gains.chunks_exact(books.segments.len());
-        let rows = sample.rows.chunks_exact(k).zip(gains).skip(first);
-        for ((out, code), (row, gains)) in
-            decoded.chunks_exact_mut(k).zip(codes.chunks_exact(length)).zip(rows)
-        {
-            books.decode_unseen(code, row, gains, out);
-            out.iter_mut().zip(&sample.scales).for_each(|(x, s)| *x /= s);
-        }
-        let rows = MatRef::from_row_major_slice(&decoded, to.nrows(), k);
-        matmul(to, Accum::Replace, rows, sample.queries.as_ref(), 1.0, Par::Seq);
-    });
-    out
+/// The base with its codes.
+struct Base<'a> {
+    books: &'a Codebooks,
+    codes: &'a [u8],
+    gains: &'a [f32],
+    sample: &'a Sample,
+}
+
+impl Base<'_> {
+    /// v.c for all rows of the base (rows) and these projections of queries (columns).
+    fn products(&self, pool: &Pool, queries: MatRef<'_, f32>) -> Mat<f32> {
+        const PIECE: usize = 512;
+        let Self { books, codes, gains, sample } = self;
+        debug_assert_eq!(books.cell_count, CELLS);
+        let (k, length) = (books.k, books.books + 1);
+        let mut out = Mat::<f32>::zeros(codes.len() / length, queries.ncols());
+        let jobs =
+            linalg::row_pieces(out.as_mut(), PIECE).into_iter().zip(codes.chunks(PIECE * length));
+        pool.each(jobs.collect(), |((first, to), codes)| {
+            let mut decoded = vec![0f32; to.nrows() * k];
+            let gains = gains.chunks_exact(books.segments.len());
+            let rows = sample.rows.chunks_exact(k).zip(gains).skip(first);
+            for ((out, code), (row, gains)) in
+                decoded.chunks_exact_mut(k).zip(codes.chunks_exact(length)).zip(rows)
+            {
+                books.decode_unseen(code, row, gains, out);
+                out.iter_mut().zip(&sample.scales).for_each(|(x, s)| *x /= s);
+            }
+            let rows = MatRef::from_row_major_slice(&decoded, to.nrows(), k);
+            matmul(to, Accum::Replace, rows, queries, 1.0, Par::Seq);
+        });
+        out
+    }
 }
 
 #[cfg(test)]

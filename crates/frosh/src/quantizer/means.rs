@@ -6,12 +6,11 @@
 
 use super::codebooks::WORDS as CENTRES;
 use crate::arch::Isa;
+use crate::arch::byte_products::{self, ByteRows, ByteVectors};
 use crate::arch::sixteen::{F32x16, Floats, Work16};
 use crate::pool::Pool;
 use crate::quantizer::beam::smallest_item;
 use crate::random::Stream;
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
 
 /// Numbers of coordinates: d^(1/STEPS), d^(2/STEPS) and so on, up to d.
 const STEPS: usize = 5;
@@ -92,14 +91,14 @@ fn assign(
 ) {
     let square = |c: &[f32]| c[..used].iter().map(|x| x * x).sum::<f32>();
     let squares: Vec<f32> = centres.chunks_exact(width).map(square).collect();
-    let by = MatRef::from_row_major_slice(centres, CENTRES, width).subcols(0, used);
+    let near: Vec<f32> = centres.chunks_exact(width).flat_map(|c| &c[..used]).copied().collect();
+    let near = ByteVectors::new(&near, used);
     let jobs = nearest.chunks_mut(TASK_ROWS).zip(rows.chunks(TASK_ROWS * width)).collect();
     pool.each(jobs, |(nearest, rows): (&mut [u32], &[f32])| {
-        let n = nearest.len();
-        let mut products = vec![0f32; n * CENTRES];
-        let to = MatMut::from_row_major_slice_mut(&mut products, n, CENTRES);
-        let rows = MatRef::from_row_major_slice(rows, n, width).subcols(0, used);
-        matmul(to, Accum::Replace, rows, by.transpose(), 1.0, Par::Seq);
+        let mut products = vec![0f32; nearest.len() * CENTRES];
+        let mut bytes = ByteRows::default();
+        bytes.load(Isa::detect(), rows, width, 0..used);
+        byte_products::products(Isa::detect(), &near, &bytes, &mut products, CENTRES);
         Isa::detect().sixteens(Nearest { products: &mut products, squares: &squares, nearest });
     });
 }
@@ -217,11 +216,23 @@ mod tests {
             let pool = Pool::new(3).unwrap();
             let mut nearest = vec![0u32; n];
             assign(&pool, &rows, width, used, &centres, &mut nearest);
+            // What rounding to bytes can change in a product with a centre: half a step of one factor for each value of the other.
+            let sum = |x: &[f32]| x[..used].iter().map(|x| x.abs()).sum::<f32>();
+            let step = |x: &[f32], limit: f32| {
+                x[..used].iter().fold(0f32, |most, x| most.max(x.abs())) / limit
+            };
+            let error = |row: &[f32], centre: &[f32]| {
+                0.5 * (sum(centre) * step(row, 127.0)
+                    + (sum(row) + step(row, 2.0)) * step(centre, 63.0))
+            };
             for (row, nearest) in rows.chunks_exact(width).zip(&nearest) {
+                let all = centres.chunks_exact(width).map(|centre| error(row, centre));
+                let error = all.fold(0f32, f32::max);
                 let all = centres.chunks_exact(width).map(|centre| distance(row, centre));
                 let least = all.fold(f32::INFINITY, f32::min);
                 let got = distance(row, &centres[*nearest as usize * width..][..width]);
-                assert!(got <= least + 1e-4, "{used} coordinates: {got} and {least}");
+                // A distance has two products, and two distances are compared.
+                assert!(got <= least + 4.0 * error, "{used} coordinates: {got} and {least}");
             }
             let before = centres.clone();
             let empty = update(&pool, &rows, width, used, &mut centres, &nearest);

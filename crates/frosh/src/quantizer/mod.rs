@@ -11,10 +11,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `mod.rs` | [`Quantizer`] |
-//! | `fit.rs` | fitting to a sketch: directions, scales, slopes |
+//! | `fit.rs`, `slopes.rs` | fitting to a sketch: directions and scales; slopes |
 //! | `codebooks.rs`, `train.rs` | cells and words; fitting them to sampled rows |
 //! | `means.rs`, `least_squares.rs` | the two steps of it: k-means, and the best words for given codes |
-//! | `beam.rs`, `encode.rs` | the code of a row |
+//! | `beam.rs`, `rounded.rs`, `encode.rs` | the code of a row |
 //! | `decoder.rs` | where a decoded row lies, for bounds |
 //! | `scalar.rs` | what the distance needs beside the decoded row |
 //! | `serialization.rs` | file contents |
@@ -58,8 +58,10 @@ mod encode;
 mod fit;
 mod least_squares;
 mod means;
+mod rounded;
 mod scalar;
 mod serialization;
+mod slopes;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -72,7 +74,7 @@ use crate::hasher::Forecast;
 use crate::rows::Metric;
 use crate::search::codes::HasherId;
 use crate::storage::container;
-use codebooks::{Codebooks, Tables};
+use codebooks::{Codebooks, Products, Tables};
 use scalar::ScalarCode;
 use std::sync::{Arc, OnceLock};
 use xxhash_rust::xxh3::Xxh3;
@@ -88,7 +90,7 @@ pub(crate) const DEFAULT_BEAM: usize = 8;
 /// [module page](crate::quantizer) has the definitions.
 ///
 /// Memory: 8 k d bytes for k directions and d dimensions, and at most 1,024 k (1 + M) bytes of codebooks. Encoding adds tables of
-/// products between words: 13 MB at 8 bytes.
+/// products between words: 6, 21 and 37 MB at 8, 16 and 32 bytes.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};
@@ -126,6 +128,8 @@ pub struct Quantizer {
     beam: usize,
     /// Products between codebook entries, made by the first encoding.
     tables: Arc<OnceLock<Tables>>,
+    /// Products of queries with codebook entries, made by the first queries.
+    products: Arc<OnceLock<Products>>,
     /// Codebooks for bounds of distances, made by the first queries.
     decoder: Arc<OnceLock<Arc<Decoder>>>,
 }
@@ -182,6 +186,7 @@ impl Quantizer {
             choice: None,
             beam: DEFAULT_BEAM,
             tables: Arc::default(),
+            products: Arc::default(),
             decoder: Arc::default(),
         }
     }
@@ -249,6 +254,6 @@ impl Quantizer {
     }
 
     fn tables(&self) -> &Tables {
-        self.tables.get_or_init(|| self.books.tables())
+        self.tables.get_or_init(|| self.books.tables(&crate::Pool::current()))
     }
 }

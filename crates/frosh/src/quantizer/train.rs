@@ -16,6 +16,7 @@ use super::beam::Beam;
 use super::codebooks::{CELLS, Codebooks, Segment};
 use super::least_squares;
 use super::means::k_means;
+use super::rounded::Buffers;
 use crate::arch::Isa;
 use crate::pool::Pool;
 use crate::random::Stream;
@@ -102,7 +103,7 @@ fn encode_with(
     codes_per_row: usize,
     beam: impl Fn() -> Beam + Sync,
 ) -> Vec<u8> {
-    let (tables, isa) = (books.tables(), Isa::detect());
+    let (tables, isa) = (books.tables(pool), Isa::detect());
     let length = (books.books + 1) * codes_per_row;
     let mut codes = vec![0u8; rows.len() / books.k * length];
     let per_task = BLOCK * 4;
@@ -110,9 +111,10 @@ fn encode_with(
     pool.each(jobs, |(codes, rows): (&mut [u8], &[f32])| {
         let mut beam = beam();
         let mut products = vec![0f32; BLOCK * books.entries()];
+        let mut buffer = Buffers::default();
         let blocks = codes.chunks_mut(BLOCK * length).zip(rows.chunks(BLOCK * books.k));
         for (codes, rows) in blocks {
-            tables.products.of(isa, rows, &mut products);
+            tables.rounded_products(isa, books, rows, &mut buffer, &mut products);
             beam.encode(isa, books, &tables, &products, sweeps, codes);
         }
     });
