@@ -341,3 +341,27 @@ fn a_skipped_test_says_so_past_the_capture_of_output() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("SKIPPED ") && said.ends_with(": as an example\n"), "{said:?}");
 }
+
+/// An intrinsic that is used in a closure is not inlined, because a closure has none of the features of the function around it. Each
+/// instruction is then a call, and a loop takes fifty times as long. The symbols of the program show it.
+#[test]
+fn no_vector_instruction_is_a_call() {
+    if cfg!(debug_assertions) || !cfg!(target_arch = "x86_64") {
+        return common::skipped("only release builds for x86-64 are looked at");
+    }
+    let program = std::fs::read(env!("CARGO_BIN_EXE_frosh")).unwrap();
+    // Symbols of both manglings have their parts with their lengths before them.
+    let after = |name: &'static str| {
+        let found = program.windows(name.len()).enumerate().filter(|(_, x)| *x == name.as_bytes());
+        found.map(|(at, _)| {
+            let rest = &program[at + name.len()..];
+            let end = rest.iter().position(|byte| !byte.is_ascii_graphic()).unwrap_or(0);
+            String::from_utf8_lossy(&rest[..end]).into_owned()
+        })
+    };
+    assert!(after("5frosh4arch").count() > 0, "the program has no symbols");
+    // The standard library asks the CPU for its features by a call.
+    let called: Vec<String> =
+        after("9core_arch3x86").filter(|rest| !rest.starts_with("5xsave")).collect();
+    assert!(called.is_empty(), "{called:?}");
+}

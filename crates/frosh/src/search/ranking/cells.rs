@@ -16,6 +16,9 @@
 //! **First limit.** Each query first scores some rows of its best cell, and scans its best cells. The k-th best row of them is
 //! the first limit for all others.
 //!
+//! **Together.** Where a look-up of 64 rows takes many instructions, rows are compared with many queries at a time
+//! ([`Together`]).
+//!
 //! **Threads.** Queries are divided among threads. Where they are fewer than threads and enough rows are left after their best cells,
 //! threads share the other cells, each beginning with the limit found so far.
 //!
@@ -28,8 +31,10 @@
 
 use super::cell_order::{CELLS, CellOrder, NO_ROW, Run};
 use super::score::Scorer;
+use super::together::Together;
 use super::{KNOWN, QuantizedTables, Queries, Ranking, Scored, known};
 use crate::arch::Isa;
+use crate::arch::byte_lanes::LANES;
 use crate::arch::byte_planes::{LineTable, first_below_255};
 use crate::arch::nibble_planes::LINE_ROWS;
 use crate::pool::Pool;
@@ -38,7 +43,7 @@ use crate::search::options::{Hit, Search, keep_nearest};
 use std::ops::Range;
 
 /// Queries of a task, which read a group of rows together.
-const BATCH_QUERIES: usize = 64;
+const BATCH_QUERIES: usize = LANES;
 /// Smallest number of rows for which bounds pay.
 const MIN_ROWS: usize = 4096;
 /// Lines that are left to scan, from which on the cells of few queries are split among threads: 4 MB, which take several times as
@@ -79,7 +84,9 @@ pub(super) fn search(
     let mut found: Vec<Vec<Vec<Scored>>> = vec![Vec::new(); chunks];
     pool.each(found.iter_mut().enumerate().collect(), |(job, found)| {
         let batch = job * chunk..queries.len().min((job + 1) * chunk);
-        *found = Task { codes, order, queries, tables, search }.run(batch, pool, parts);
+        let together = !Isa::detect().has_wide_byte_lookup();
+        let task = Task { codes, order, queries, tables, search, together };
+        *found = task.run(batch, pool, parts);
     });
     let hit = |row: Scored| Hit { id: row.id, distance: row.score.into() };
     let hits = |found: Vec<Scored>| {
@@ -91,17 +98,19 @@ pub(super) fn search(
 }
 
 /// A batch of queries on some cells.
-struct Task<'a> {
-    codes: &'a Codes,
-    order: &'a CellOrder,
-    queries: &'a Queries,
-    tables: &'a QuantizedTables,
-    search: &'a Search<'a>,
+pub(super) struct Task<'a> {
+    pub(super) codes: &'a Codes,
+    pub(super) order: &'a CellOrder,
+    pub(super) queries: &'a Queries,
+    pub(super) tables: &'a QuantizedTables,
+    pub(super) search: &'a Search<'a>,
+    /// Whether many queries are compared with a row at a time.
+    pub(super) together: bool,
 }
 
 impl Task<'_> {
     /// The best rows of each query, and perhaps a few more. `parts` threads can share the cells.
-    fn run(&self, batch: Range<usize>, pool: &Pool, parts: usize) -> Vec<Vec<Scored>> {
+    pub(super) fn run(&self, batch: Range<usize>, pool: &Pool, parts: usize) -> Vec<Vec<Scored>> {
         let lines = self.codes.bytes_per_row() - 1;
         let scorer = |q| Scorer::new(self.codes, self.queries, q, Ranking::Estimated);
         let mut all: Vec<Query<'_>> =
@@ -132,6 +141,11 @@ impl Task<'_> {
 
     /// Searches some cells. All queries scan a cell before the next one, while its codes are in the cache.
     fn search_cells(&self, all: &mut [Query<'_>], cells: impl Iterator<Item = usize>) {
+        if self.together {
+            let mut together = Together::new(self.codes.bytes_per_row() - 1);
+            cells.for_each(|cell| together.scan(self, all, cell));
+            return;
+        }
         for cell in cells {
             for query in all.iter_mut() {
                 if query.is_open(self, cell) {
@@ -178,7 +192,7 @@ impl Task<'_> {
     }
 
     /// Offers the rows of a cell to a query that has a limit.
-    fn scan(&self, query: &mut Query<'_>, cell: usize) {
+    pub(super) fn scan(&self, query: &mut Query<'_>, cell: usize) {
         let (isa, lines) = (Isa::detect(), self.codes.bytes_per_row() - 1);
         let groups = query.near_groups(self, &self.order.runs[cell], cell);
         let (mut group, mut start) = (groups.start, query.start(cell));
@@ -249,7 +263,7 @@ impl BestOfAny {
 
 /// A query of the batch.
 #[derive(Clone)]
-struct Query<'a> {
+pub(super) struct Query<'a> {
     scorer: Scorer<'a>,
     /// What each cell adds to the score.
     cells: Vec<f32>,
@@ -260,8 +274,8 @@ struct Query<'a> {
     /// For each line, the entries less the smallest.
     entries: Vec<[f32; 256]>,
     /// The same in units, rounded down.
-    bytes: Vec<LineTable>,
-    unit: f64,
+    pub(super) bytes: Vec<LineTable>,
+    pub(super) unit: f64,
     best: BestOfAny,
     /// For each cell, a score that none of its rows is below.
     floors: Vec<f64>,
@@ -336,7 +350,7 @@ impl<'a> Query<'a> {
     }
 
     /// Whether a cell has to be scanned. A cell is scored at once if there is no limit to prune by.
-    fn is_open(&mut self, task: &Task<'_>, cell: usize) -> bool {
+    pub(super) fn is_open(&mut self, task: &Task<'_>, cell: usize) -> bool {
         if self.done[cell] || task.order.runs[cell].rows == 0 {
             return false;
         }
@@ -367,7 +381,7 @@ impl<'a> Query<'a> {
     }
 
     /// The groups of a run that may have rows below the limit and were not scored first.
-    fn near_groups(&self, task: &Task<'_>, run: &Run, cell: usize) -> Range<usize> {
+    pub(super) fn near_groups(&self, task: &Task<'_>, run: &Run, cell: usize) -> Range<usize> {
         let limit = self.widened_limit();
         let near = task.order.near_groups(run, limit, self.distances[cell], self.outside);
         let (scored, end) = self.scored_groups;
@@ -386,7 +400,13 @@ impl<'a> Query<'a> {
     }
 
     /// Scores those rows of a group that have a bit in the mask. Returns whether the limit became lower.
-    fn offer_group(&mut self, task: &Task<'_>, cell: usize, group: usize, mut mask: u64) -> bool {
+    pub(super) fn offer_group(
+        &mut self,
+        task: &Task<'_>,
+        cell: usize,
+        group: usize,
+        mut mask: u64,
+    ) -> bool {
         let width = task.codes.bytes_per_row();
         let rows = &task.order.rows[group * LINE_ROWS..][..LINE_ROWS];
         let lines = &task.order.lines[group * (width - 1)..][..width - 1];
@@ -440,7 +460,7 @@ impl<'a> Query<'a> {
     }
 
     /// Where the sums of a cell's rows start.
-    fn start(&self, cell: usize) -> u8 {
+    pub(super) fn start(&self, cell: usize) -> u8 {
         // A row is kept if its sum of bytes is at most the budget in units. The cast clamps to 0 to 255.
         (254.0 - (self.budget(cell) / self.unit).floor()) as u8
     }

@@ -5,6 +5,7 @@
 //! | `score.rs` | exact scores by tables: one look-up and one addition for each byte of a code |
 //! | `bound.rs` | bounds that prune most rows before they are scored |
 //! | `cells.rs` | the same for codes of a quantiser, whose rows are ordered by cell |
+//! | `together.rs` | many queries at a time, for `cells.rs` |
 //! | `mod.rs` | [`Ranking`], [`Queries`], the split into tasks, the k best rows |
 //!
 //! **Cost.** A query needs a table of 256 sums (1 kB) for each byte of a code. If a code has at most 64 bytes, bounds
@@ -16,6 +17,7 @@ mod cells;
 mod score;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use crate::error::{Error, Result};
 use crate::hasher::Hasher;

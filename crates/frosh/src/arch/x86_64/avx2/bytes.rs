@@ -186,6 +186,39 @@ unsafe fn equal_255(x: __m256i) -> u64 {
     u64::from(mask.cast_unsigned())
 }
 
+/// The table's entry for each byte of a register.
+#[inline(always)]
+unsafe fn look_up_byte(x: __m256i, table: &[u8; 256]) -> __m256i {
+    let tables = table.as_chunks::<64>().0;
+    // SAFETY: the caller has AVX2.
+    unsafe {
+        // Bits 4 to 7 choose between halves. A blend looks at the upper bit of a byte only.
+        let [a, b, c, d] = [&tables[0], &tables[1], &tables[2], &tables[3]];
+        let bit6 = _mm256_slli_epi16::<1>(x);
+        let low = _mm256_blendv_epi8(look_up_quarter(x, a), look_up_quarter(x, b), bit6);
+        let high = _mm256_blendv_epi8(look_up_quarter(x, c), look_up_quarter(x, d), bit6);
+        _mm256_blendv_epi8(low, high, x)
+    }
+}
+
+/// The entries for bits 0 to 5 of each byte.
+#[inline(always)]
+unsafe fn look_up_quarter(x: __m256i, table: &[u8; 64]) -> __m256i {
+    // SAFETY: sixteen entries are half of a register; the caller has AVX2.
+    unsafe {
+        let index = _mm256_and_si256(x, _mm256_set1_epi8(15));
+        let mut found = [_mm256_setzero_si256(); 4];
+        for (found, table) in found.iter_mut().zip(table.as_chunks::<16>().0) {
+            let table = _mm_loadu_si128(table.as_ptr().cast());
+            *found = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
+        }
+        let [a, b, c, d] = found;
+        let bit4 = _mm256_slli_epi16::<3>(x);
+        let (low, high) = (_mm256_blendv_epi8(a, b, bit4), _mm256_blendv_epi8(c, d, bit4));
+        _mm256_blendv_epi8(low, high, _mm256_slli_epi16::<2>(x))
+    }
+}
+
 /// A [`Line`] in two registers.
 #[derive(Clone, Copy)]
 pub(crate) struct ByteLine([__m256i; 2]);
@@ -226,33 +259,9 @@ impl ByteVector for ByteLine {
     }
     #[inline(always)]
     unsafe fn look_up_byte(self, table: &[u8; 256]) -> Self {
-        let tables = table.as_chunks::<16>().0;
-        // SAFETY: see `look_up`.
-        unsafe {
-            let low = _mm256_set1_epi8(15);
-            Self(self.0.map(|x| {
-                let index = _mm256_and_si256(x, low);
-                let mut found = [_mm256_setzero_si256(); 16];
-                for (found, table) in found.iter_mut().zip(tables) {
-                    let table = _mm_loadu_si128(table.as_ptr().cast());
-                    *found = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
-                }
-                // Bits 4 to 7 choose between halves. A blend looks at the upper bit of a byte only.
-                let bit4 = _mm256_slli_epi16::<3>(x);
-                for i in 0..8 {
-                    found[i] = _mm256_blendv_epi8(found[2 * i], found[2 * i + 1], bit4);
-                }
-                let bit5 = _mm256_slli_epi16::<2>(x);
-                for i in 0..4 {
-                    found[i] = _mm256_blendv_epi8(found[2 * i], found[2 * i + 1], bit5);
-                }
-                let bit6 = _mm256_slli_epi16::<1>(x);
-                for i in 0..2 {
-                    found[i] = _mm256_blendv_epi8(found[2 * i], found[2 * i + 1], bit6);
-                }
-                _mm256_blendv_epi8(found[0], found[1], x)
-            }))
-        }
+        let [a, b] = self.0;
+        // SAFETY: see `look_up`. Not by `map`: the compiler does not inline closures into functions with more features.
+        Self(unsafe { [look_up_byte(a, table), look_up_byte(b, table)] })
     }
     #[inline(always)]
     unsafe fn add(self, other: Self) -> Self {
