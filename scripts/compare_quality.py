@@ -409,7 +409,8 @@ def quantizer_verdict(cells: list[Cell]) -> list[str]:
     lines = []
     ours = {(c["set"], c["size"]): c for c in cells if c["method"] == BYTES_OURS}
     rivals = [name for name in METHODS if name.startswith("FAISS")]
-    for title, names in (("PQ, OPQ, ITQ and RaBitQ", [n for n in rivals if n not in ADDITIVE]),
+    for title, names in (("methods, where they finished", rivals),
+                         ("PQ, OPQ, ITQ and RaBitQ", [n for n in rivals if n not in ADDITIVE]),
                          ("RQ and LSQ, where they finished", ADDITIVE)):
         lost, count = [], 0
         for (name, size), own in ours.items():

@@ -44,6 +44,7 @@ LINES = [
     Line("FAISS RaBitQ, qb 0", "FAISS RaBitQ", "rabitq", "", True),
     Line("FAISS PQ", "FAISS PQ", "pq", "6 3", True),
     Line("FAISS OPQ,PQ", "FAISS OPQ+PQ", "opq", "", True),
+    Line("FAISS RQ", "FAISS RQ", "rq", "2 3", True),
     Line("FROSH refined, Hamming", "frosh bits, Hamming", "hamming", "2 3"),
     Line("FROSH refined, estimated", "frosh bits, estimated", "estimated", "6 3"),
     Line("FROSH quantiser", "frosh quantiser", "quantiser"),
@@ -54,6 +55,7 @@ STYLES = {
     "estimated": ("#2a8fd6", "#7cc4ff", 2.0),
     "hamming": ("#12897a", "#4fd1bd", 2.0),
     "opq": ("#c4480a", "#ff8c4a", 2.4),
+    "rq": ("#b3261e", "#ff7b72", 2.0),
     "pq": ("#d98324", "#f5b460", 2.0),
     "rabitq": ("#8a3a9c", "#d68fe8", 2.0),
 }
@@ -179,7 +181,7 @@ def draw(tables: dict[str, Table]) -> str:
     bits = seconds(tables, ["FROSH refined, Hamming", "FROSH refined, estimated"])
     ours = seconds(tables, ["FROSH quantiser"])
     theirs = seconds(tables, ["FAISS PQ", "FAISS OPQ,PQ"])
-    summary = (f"Training, one thread: frosh quantiser {ours}, bits {bits}; FAISS PQ and OPQ+PQ {theirs} (16,384 rows)")
+    summary = (f"Training, one thread: frosh quantiser {ours}, bits {bits}; FAISS PQ and OPQ+PQ {theirs} (65,536 rows)")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
            f'aria-label="MAP and recall@10 against bytes per vector, frosh and FAISS, five data sets">',
            style(), f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>',
