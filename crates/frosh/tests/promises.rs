@@ -31,11 +31,15 @@ fn growing(dim: usize, method: Method) -> Config {
     Config::new(dim).sketch_rows(12).method(method).seed(5).reservoir_rows(50)
 }
 
-/// The configurations with and without a half-life, and in runs of a few blocks.
+/// Sampled rows that are stored as bytes: more than half precision has room for.
+const SAMPLE_OF_BYTES: usize = 1 << 25;
+
+/// The configurations with and without a half-life, in runs of a few blocks, and with a sample of bytes.
 fn variants(configs: impl Iterator<Item = Config>) -> impl Iterator<Item = Config> {
     configs.flat_map(|config| {
         let decayed = config.clone().half_life(70).clock(9);
-        [config.clone().run_rows(64), config, decayed.clone().run_rows(50), decayed]
+        let bytes = decayed.clone().run_rows(70).reservoir_rows(SAMPLE_OF_BYTES);
+        [config.clone().run_rows(64), config, decayed.clone().run_rows(50), decayed, bytes]
     })
 }
 
@@ -85,6 +89,7 @@ proptest! {
         fixed in any::<bool>(),
         half_life in prop::option::of(1u64..2000),
         run_rows in prop::option::of(1u64..400),
+        bytes in any::<bool>(),
         cuts in prop::collection::vec(1usize..130, 1..6),
         threads in 1usize..6,
         seed in any::<u64>(),
@@ -97,6 +102,9 @@ proptest! {
         }
         if let Some(rows) = run_rows {
             config = config.run_rows(rows);
+        }
+        if bytes {
+            config = config.reservoir_rows(SAMPLE_OF_BYTES);
         }
         let whole = Pool::ONE.install(|| learn(&config, &data, &[n]));
         let pool = Pool::new(threads).unwrap();

@@ -141,6 +141,23 @@ unsafe fn convert_halves<V: F32Vector>(
     }
 }
 
+/// Bytes times `factor`, less the reference.
+pub(crate) fn bytes_minus(row: &[i8], factor: f32, reference: &[f32], out: &mut [f32]) {
+    bytes_minus_on(Isa::detect(), row, factor, reference, out);
+}
+
+fn bytes_minus_on(isa: Isa, row: &[i8], factor: f32, reference: &[f32], out: &mut [f32]) {
+    dispatch_f32!(isa, convert_bytes(row: &[i8], factor: f32, reference: &[f32], out: &mut [f32]) -> ())
+}
+
+/// A plain loop, which compilers vectorise for each instruction set.
+#[inline(always)]
+unsafe fn convert_bytes<V: F32Vector>(row: &[i8], factor: f32, reference: &[f32], out: &mut [f32]) {
+    for ((out, x), reference) in out.iter_mut().zip(row).zip(reference) {
+        *out = f32::from(*x) * factor - reference;
+    }
+}
+
 /// Bytes as floats less the reference: a plain loop, which compilers vectorise with each instruction set's own
 /// conversion.
 macro_rules! bytes_minus {
@@ -217,6 +234,19 @@ mod tests {
                     let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
                     assert!(same, "{isa:?}, {half:#x}: {got}, not {want}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_converts_every_byte() {
+        let all: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+        let reference: Vec<f32> = all.iter().map(|x| f32::from(*x) * 0.37 - 9.0).collect();
+        for isa in Isa::every_and_scalar() {
+            let mut got = vec![0.0; all.len()];
+            bytes_minus_on(isa, &all, 0.3, &reference, &mut got);
+            for ((x, reference), got) in all.iter().zip(&reference).zip(got) {
+                assert_eq!(got, f32::from(*x) * 0.3 - reference, "{isa:?}, {x}");
             }
         }
     }

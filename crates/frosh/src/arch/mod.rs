@@ -79,7 +79,8 @@ pub(crate) mod vector;
 pub(crate) mod x86_64;
 
 pub(crate) use elementwise::{
-    below_and_equal, buckets, halves_minus, i8_minus, magnitude_bits, scores, u8_minus, usable,
+    below_and_equal, buckets, bytes_minus, halves_minus, i8_minus, magnitude_bits, scores,
+    u8_minus, usable,
 };
 pub(crate) use isa::{F64Set, Isa, with_f64s};
 pub(crate) use vector::{F64Vector, F64x4, LANES};

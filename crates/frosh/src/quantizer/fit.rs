@@ -24,6 +24,7 @@ use crate::random::{Purpose, Stream};
 use crate::sketch::Sketch;
 use crate::sketch::config::{Config, Method};
 use crate::sketch::reservoir::PART_ROWS;
+use crate::sketch::rounding::Rounding;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
@@ -45,10 +46,10 @@ const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
 /// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 3 at 8, 16 and 32 bytes.
 const MAX_PRODUCTS: usize = 20 << 20;
-/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 16 for each word.
+/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 24 for each word.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
-const ROWS_PER_ROUND: f64 = 16.0 * WORDS as f64;
+const ROWS_PER_ROUND: f64 = 24.0 * WORDS as f64;
 /// Exponent of the scales.
 const SCALE_POWER: f64 = 0.25;
 /// Smallest scale. Directions without variance must not divide by zero.
@@ -126,7 +127,8 @@ impl Config {
     /// The errors of [`Sketch::quantizer`] that do not depend on the rows.
     pub fn check_quantizer(&self, bytes: usize) -> Result<()> {
         check_request(self.method, bytes)?;
-        let sampled = crate::sketch::reservoir::capped(self.reservoir_rows, self.dim);
+        let rows = self.reservoir_rows;
+        let sampled = Rounding::for_sample(rows, self.dim).capacity(rows);
         if sampled < MIN_SAMPLE { Err(too_few(sampled)) } else { Ok(()) }
     }
 

@@ -457,8 +457,9 @@ fn a_merged_sketch_gives_a_model_that_finds_as_much() {
         let model = sketch.quantizer(8).unwrap();
         (model.forecast().unwrap().recall, model.forecast().unwrap().standard_error)
     };
-    let ((one, error), (five, _)) = (recall(&whole), recall(&merged));
-    assert!((one - five).abs() < 4.0 * error, "{one} and {five}");
+    let ((one, error), (five, other)) = (recall(&whole), recall(&merged));
+    // Workers sample other rows, so that the held-out queries are independent: the variances add up.
+    assert!((one - five).abs() < 4.0 * error.hypot(other), "{one} and {five}");
 }
 
 #[test]

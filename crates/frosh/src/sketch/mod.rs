@@ -81,6 +81,7 @@ pub(crate) mod decay;
 pub(crate) mod frequent_directions;
 mod merge;
 pub(crate) mod reservoir;
+pub(crate) mod rounding;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod sketcher;

@@ -5,17 +5,14 @@
 //! the one of the earlier row is smaller. So it depends neither on batches nor on the order of offers, and the rows with the smallest keys of two samples are a uniform sample of both
 //! streams together.
 //!
-//! Rows are stored in half precision, relative to the first row of the stream and divided by their largest entry.
-//! So rows with a large offset or scale keep the 11 bits of a half. A merge moves rows to another origin,
-//! which rounds them a second time.
+//! Rows are stored in half precision or as bytes, relative to the first row of the stream (`rounding.rs`). A merge moves rows to
+//! another origin, which rounds them a second time.
 //!
-//! **Cost.** One hash a row; 2 d + 28 bytes for each sampled row, at most 32 MB. Of n rows, about
+//! **Cost.** One hash a row; 2 d + 28 or about d + 28 bytes for each sampled row, at most 32 MB. Of n rows, about
 //! k (1 + ln(n / k)) are copied, for a sample of k rows.
 
-use crate::arch;
+use super::rounding::{Precision, Rounding};
 use crate::pool::Pool;
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -28,21 +25,16 @@ const MIN_PARALLEL_VALUES: usize = 1 << 16;
 /// Limit on the bytes of a sample.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
 
-/// The requested number of rows of `dim` values, reduced to what [`MAX_BYTES`] can hold.
-pub(crate) fn capped(requested: usize, dim: usize) -> usize {
-    requested.min(MAX_BYTES / dim.saturating_mul(2).saturating_add(12))
-}
-
 /// The sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservoir {
-    dim: usize,
+    rounding: Rounding,
     capacity: usize,
     /// The vector that is subtracted from stored rows: the first row of the stream.
     pub(crate) origin: Vec<f32>,
     /// With the largest key on top.
     heap: BinaryHeap<Entry>,
-    data: Vec<f16>,
+    data: Vec<u16>,
     scales: Vec<f32>,
 }
 
@@ -51,11 +43,17 @@ pub(crate) struct Reservoir {
 type Entry = (u64, u64, u32);
 
 impl Reservoir {
-    pub(crate) fn new(dim: usize, capacity: usize) -> Self {
+    /// An empty sample of `requested` rows, or as many as memory allows.
+    pub(crate) fn new(dim: usize, requested: usize) -> Self {
+        let rounding = Rounding::for_sample(requested, dim);
+        Self::empty(rounding, rounding.capacity(requested))
+    }
+
+    fn empty(rounding: Rounding, capacity: usize) -> Self {
         Self {
-            dim,
+            rounding,
             capacity,
-            origin: vec![0.0; dim],
+            origin: vec![0.0; rounding.dim],
             heap: BinaryHeap::new(),
             data: Vec::new(),
             scales: Vec::new(),
@@ -65,6 +63,11 @@ impl Reservoir {
     /// Largest number of sampled rows.
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// How rows are stored.
+    pub(crate) fn rounding(&self) -> Rounding {
+        self.rounding
     }
 
     /// Number of sampled rows.
@@ -104,42 +107,43 @@ impl Reservoir {
         let last = accepted.chunk_by(|a, b| a.0 == b.0).filter_map(|same| same.last().copied());
         let last: Vec<(u32, usize)> = last.collect();
         // Rows are converted in parallel: slot after slot, each slot once.
-        let dim = self.dim;
+        let (rounding, words) = (self.rounding, self.rounding.words());
         let mut rest = (&mut self.data[..], &mut self.scales[..]);
         let mut next = 0;
         let mut jobs = Vec::with_capacity(last.len());
         for (slot, i) in last {
             let skip = slot as usize - next;
-            let (_, data) = rest.0.split_at_mut(skip * dim);
+            let (_, data) = rest.0.split_at_mut(skip * words);
             let (_, scales) = rest.1.split_at_mut(skip);
-            let (row, data) = data.split_at_mut(dim);
+            let (row, data) = data.split_at_mut(words);
             let (scale, scales) = scales.split_at_mut(1);
             jobs.push((i, row, scale));
             (rest, next) = ((data, scales), slot as usize + 1);
         }
-        let pool = if jobs.len() * dim < MIN_PARALLEL_VALUES { &Pool::ONE } else { pool };
+        let pool = if jobs.len() * words < MIN_PARALLEL_VALUES { &Pool::ONE } else { pool };
         let share = jobs.len().div_ceil(4 * pool.threads()).max(1);
         pool.each(jobs.chunks_mut(share).collect(), |jobs| {
-            let mut row = vec![0f32; dim];
+            let mut row = vec![0f32; rounding.dim];
             for (i, to, scale) in jobs {
                 load(*i, &mut row);
-                scale[0] = halves(&mut row, to);
+                scale[0] = rounding.store(&mut row, to);
             }
         });
     }
 
-    /// Offers one row that is in half precision already. Returns the key that the next row must be below, if the sample
+    /// Offers one row as [`Rounding::store`] writes it. Returns the key that the next row must be below, if the sample
     /// is full.
     pub(crate) fn offer_one(
         &mut self,
         key: u64,
         number: u64,
-        row: &[f16],
+        row: &[u16],
         scale: f32,
     ) -> Option<u64> {
         if let Some(slot) = self.admit(key, number) {
             let slot = slot as usize;
-            self.data[slot * self.dim..][..self.dim].copy_from_slice(row);
+            let words = self.rounding.words();
+            self.data[slot * words..][..words].copy_from_slice(row);
             self.scales[slot] = scale;
         }
         self.limit()
@@ -155,9 +159,9 @@ impl Reservoir {
         if self.len() < self.capacity {
             let slot = self.len() as u32;
             self.heap.push((key, number, slot));
-            let slots = self.len();
-            self.data.reserve_exact(self.capacity * self.dim - self.data.len());
-            self.data.resize(slots * self.dim, f16::ZERO);
+            let (slots, words) = (self.len(), self.rounding.words());
+            self.data.reserve_exact(self.capacity * words - self.data.len());
+            self.data.resize(slots * words, 0);
             self.scales.resize(slots, 0.0);
             return Some(slot);
         }
@@ -173,12 +177,10 @@ impl Reservoir {
     pub(crate) fn before(&self, number: u64) -> Self {
         let mut entries = self.sorted();
         entries.retain(|entry| entry.1 < number);
-        let mut part = Self::new(self.dim, self.capacity);
+        let mut part = Self::empty(self.rounding, self.capacity);
         part.origin.clone_from(&self.origin);
         for (key, number, slot) in entries {
-            let slot = slot as usize;
-            let row = &self.data[slot * self.dim..][..self.dim];
-            part.offer_one(key, number, row, self.scales[slot]);
+            part.offer_one(key, number, self.row(slot), self.scales[slot as usize]);
         }
         part
     }
@@ -200,9 +202,13 @@ impl Reservoir {
 
     /// Writes the values of the row of `slot` from column `from` on, relative to the origin, minus `shift`.
     fn read(&self, slot: u32, from: usize, shift: &[f32], out: &mut [f32]) {
-        let slot = slot as usize;
-        let row = self.data[slot * self.dim + from..][..out.len()].reinterpret_cast();
-        arch::halves_minus(row, self.scales[slot], shift, out);
+        self.rounding.load(self.row(slot), self.scales[slot as usize], from, shift, out);
+    }
+
+    /// The stored row of `slot`.
+    fn row(&self, slot: u32) -> &[u16] {
+        let words = self.rounding.words();
+        &self.data[slot as usize * words..][..words]
     }
 
     /// Calls `work` on some of the rows in the order of keys, minus `centre`, [`PART_ROWS`] rows at a time. Returns the
@@ -221,7 +227,7 @@ impl Reservoir {
         let share = out.len().div_ceil(4 * pool.threads()).max(1);
         let jobs = sorted.chunks(share * PART_ROWS).zip(out.chunks_mut(share));
         pool.each(jobs.collect(), |(slots, out)| {
-            let mut rows = vec![0f32; PART_ROWS.min(slots.len()) * self.dim];
+            let mut rows = vec![0f32; PART_ROWS.min(slots.len()) * self.rounding.dim];
             for (slots, out) in slots.chunks(PART_ROWS).zip(out) {
                 *out = Some(work(self.read_all(slots, &shift, &mut rows)));
             }
@@ -243,17 +249,20 @@ impl Reservoir {
     }
 
     fn read_all<'a>(&self, slots: &[Entry], shift: &[f32], rows: &'a mut [f32]) -> &'a [f32] {
-        for ((.., slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.dim)) {
+        for ((.., slot), row) in slots.iter().zip(rows.chunks_exact_mut(self.rounding.dim)) {
             self.read(*slot, 0, shift, row);
         }
-        &rows[..slots.len() * self.dim]
+        &rows[..slots.len() * self.rounding.dim]
     }
 
-    /// Merges another sample into this one. The smaller of the two capacities applies.
+    /// Merges another sample into this one. The smaller of the two capacities applies, and bytes if one of them has bytes.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.capacity = self.capacity.min(other.capacity);
         while self.len() > self.capacity {
             self.heap.pop();
+        }
+        if other.rounding.precision == Precision::Byte && self.rounding != other.rounding {
+            self.round_to(other.rounding);
         }
         self.compact();
         if self.len() == 0 {
@@ -266,6 +275,17 @@ impl Reservoir {
         self.offer(&Pool::ONE, next, keys, |i, row| other.read(theirs[i].2, 0, &shift, row));
     }
 
+    /// Stores all rows in another precision.
+    fn round_to(&mut self, rounding: Rounding) {
+        let mut data = vec![0u16; self.scales.len() * rounding.words()];
+        let (mut row, zeros) = (vec![0f32; rounding.dim], vec![0f32; rounding.dim]);
+        for (slot, to) in (0u32..).zip(data.chunks_exact_mut(rounding.words())) {
+            self.read(slot, 0, &zeros, &mut row);
+            self.scales[slot as usize] = rounding.store(&mut row, to);
+        }
+        (self.data, self.rounding) = (data, rounding);
+    }
+
     /// Moves rows to consecutive slots after rows were removed.
     fn compact(&mut self) {
         let (keys, data, scales) = self.parts();
@@ -274,12 +294,12 @@ impl Reservoir {
         self.heap = entries(keys);
     }
 
-    /// Keys, rows and scales in the order of keys, as a file stores them.
-    pub(crate) fn parts(&self) -> (Vec<u64>, Vec<f16>, Vec<f32>) {
+    /// Keys, stored rows and scales in the order of keys.
+    pub(crate) fn parts(&self) -> (Vec<u64>, Vec<u16>, Vec<f32>) {
         let sorted = self.sorted();
-        let mut data = Vec::with_capacity(sorted.len() * self.dim);
+        let mut data = Vec::with_capacity(sorted.len() * self.rounding.words());
         for (.., slot) in &sorted {
-            data.extend_from_slice(&self.data[*slot as usize * self.dim..][..self.dim]);
+            data.extend_from_slice(self.row(*slot));
         }
         let scales = sorted.iter().map(|(.., slot)| self.scales[*slot as usize]).collect();
         (sorted.into_iter().map(|(key, ..)| key).collect(), data, scales)
@@ -287,14 +307,15 @@ impl Reservoir {
 
     /// A sample from the parts of a file.
     pub(crate) fn from_parts(
+        rounding: Rounding,
         capacity: usize,
         origin: Vec<f32>,
         keys: Vec<u64>,
-        data: Vec<f16>,
+        data: Vec<u16>,
         scales: Vec<f32>,
     ) -> Self {
         let heap = entries(keys);
-        Self { dim: origin.len(), capacity, origin, heap, data, scales }
+        Self { rounding, capacity, origin, heap, data, scales }
     }
 
     /// Heap bytes in use.
@@ -341,17 +362,6 @@ fn entries(keys: Vec<u64>) -> BinaryHeap<Entry> {
     // See `put_in_order`.
     all.reverse();
     all.into()
-}
-
-/// Writes a row in half precision, divided by its largest entry, and returns that entry. Overwrites `row`.
-pub(crate) fn halves(row: &mut [f32], out: &mut [f16]) -> f32 {
-    let scale = f32::from_bits(arch::magnitude_bits(row));
-    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-    // If the inverse overflows, the row is stored as zeros.
-    let (scale, inverse) = if inverse.is_finite() { (scale, inverse) } else { (0.0, 0.0) };
-    row.iter_mut().for_each(|x| *x *= inverse);
-    out.convert_from_f32_slice(row);
-    scale
 }
 
 #[cfg(test)]
@@ -440,9 +450,29 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_in_bytes() {
-        assert_eq!(capped(4096, 960), 4096);
-        assert_eq!(capped(4096, 25_600), MAX_BYTES / 51_212);
-        assert_eq!(capped(0, 10), 0);
+    fn a_merge_of_halves_and_bytes_has_bytes_and_the_same_rows() {
+        let halves = |worker| sample(worker, 0..400, 50);
+        let bytes = |worker| {
+            let mut bytes = halves(worker);
+            bytes.round_to(Rounding { dim: 2, precision: Precision::Byte });
+            bytes
+        };
+        let merged = |a: &Reservoir, b: &Reservoir| {
+            let mut merged = a.clone();
+            merged.merge(b);
+            merged
+        };
+        let want = values(&merged(&halves(0), &halves(1)));
+        for (a, b) in [(halves(0), bytes(1)), (bytes(0), halves(1)), (bytes(0), bytes(1))] {
+            let merged = merged(&a, &b);
+            assert_eq!(merged.rounding().precision, Precision::Byte);
+            let (keys, _, _) = merged.parts();
+            let all: Vec<u64> = want.iter().map(|(i, w)| priority(7, *w, *i)).collect();
+            assert!(keys.len() == 50 && keys.iter().all(|key| all.contains(key)));
+            // The first column is the row number less the origin; both columns are one block, with steps of its largest entry over 127 at most.
+            for row in rows(&merged, &[1e6, 0.0]).chunks_exact(2) {
+                assert!((-1e6 - 8e3..=-1e6 + 8e3).contains(&row[0]), "{row:?}");
+            }
+        }
     }
 }

@@ -22,10 +22,10 @@ use crate::pool::Pool;
 use crate::rows::{self, Element, Metric, Rows};
 use crate::sketch::Sketch;
 use crate::sketch::frequent_directions::FrequentDirections;
-use crate::sketch::reservoir::{self, Reservoir};
+use crate::sketch::reservoir::Reservoir;
+use crate::sketch::rounding::Rounding;
 use crate::sketch::run::Run;
 use crate::sketch::sketcher::{Keys, Sketcher};
-use half::f16;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -432,6 +432,7 @@ struct SharedSample {
     /// Rows with larger keys need not be offered.
     limit: AtomicU64,
     origin: Vec<f32>,
+    rounding: Rounding,
     keys: Keys,
     metric: Metric,
 }
@@ -447,6 +448,7 @@ impl SharedSample {
         Self {
             limit: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             origin: reservoir.origin.clone(),
+            rounding: reservoir.rounding(),
             keys,
             metric,
             reservoir: Mutex::new(reservoir),
@@ -459,27 +461,28 @@ impl SharedSample {
 
     /// Offers rows that were checked. `first` is the number of the first row in the stream.
     fn offer<T: Element>(&self, first: u64, batch: &Rows<'_, T>) {
-        let dim = batch.dim();
+        let (dim, words) = (batch.dim(), self.rounding.words());
         let limit = self.limit.load(Ordering::Relaxed);
         let keys = (0..batch.len()).map(|i| (self.keys.of_row(first + i as u64), i));
         let near: Vec<(u64, usize)> = keys.filter(|(key, _)| *key <= limit).collect();
         let mut row = vec![0f32; dim];
-        let mut halves = vec![f16::ZERO; OFFERED_ROWS.min(near.len()) * dim];
+        let mut stored = vec![0u16; OFFERED_ROWS.min(near.len()) * words];
         let mut scales = [0f32; OFFERED_ROWS];
         for near in near.chunks(OFFERED_ROWS) {
             // Rows are converted before the lock is taken. Meanwhile the limit may have fallen.
             let limit = self.limit.load(Ordering::Relaxed);
             let wanted = || near.iter().filter(|(key, _)| *key <= limit);
-            let places = halves.chunks_exact_mut(dim).zip(&mut scales);
-            for ((_, i), (halves, scale)) in wanted().zip(places) {
+            let places = stored.chunks_exact_mut(words).zip(&mut scales);
+            for ((_, i), (stored, scale)) in wanted().zip(places) {
                 // Cannot fail: every offered row was checked before.
                 let _ = rows::load(batch.row(*i), *i, self.metric, &self.origin, &mut row);
-                *scale = reservoir::halves(&mut row, halves);
+                *scale = self.rounding.store(&mut row, stored);
             }
             let mut reservoir = lock(&self.reservoir);
             let mut limit = None;
-            for ((key, i), (halves, scale)) in wanted().zip(halves.chunks_exact(dim).zip(&scales)) {
-                limit = reservoir.offer_one(*key, first + *i as u64, halves, *scale);
+            let rows = stored.chunks_exact(words).zip(&scales);
+            for ((key, i), (row, scale)) in wanted().zip(rows) {
+                limit = reservoir.offer_one(*key, first + *i as u64, row, *scale);
             }
             if let Some(limit) = limit {
                 self.limit.fetch_min(limit, Ordering::Relaxed);

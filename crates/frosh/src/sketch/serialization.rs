@@ -4,12 +4,15 @@ use crate::error::Result;
 use crate::sketch::config::{Config, MAX_SKETCH_ROWS, Method};
 use crate::sketch::decay::Decay;
 use crate::sketch::frequent_directions::{FrequentDirections, ShrinkIndex};
-use crate::sketch::reservoir::{self, Reservoir};
+use crate::sketch::reservoir::Reservoir;
+use crate::sketch::rounding::{Precision, Rounding};
 use crate::sketch::run::Run;
 use crate::sketch::sketcher::Sketcher;
 use crate::sketch::{MAX_ROWS, Sketch};
 use crate::storage::container::{Reader, Saved, Writer, contradiction, saved};
 use crate::storage::formats::{read_dim, read_rows};
+use half::slice::HalfBitsSliceExt;
+use half::vec::HalfFloatVecExt;
 
 saved!(Sketcher);
 saved!(Sketch);
@@ -45,9 +48,24 @@ fn read_directions(file: &Reader<'_>, dim: usize) -> Result<FrequentDirections> 
 
 fn write_reservoir(file: &mut Writer<'_>, dim: usize, reservoir: &Reservoir) {
     let (keys, data, scales) = reservoir.parts();
+    let rounding = reservoir.rounding();
     file.fact("reservoir_rows", reservoir.capacity());
     file.u64s("reservoir_keys", &keys);
-    file.f16s("reservoir", &[keys.len(), dim], &data);
+    match rounding.precision {
+        Precision::Half => file.f16s("reservoir", &[keys.len(), dim], data.reinterpret_cast()),
+        Precision::Byte => {
+            file.require_version(BYTES_VERSION);
+            file.fact("reservoir_type", "i8");
+            let (mut values, mut shifts) = (Vec::new(), Vec::new());
+            for row in data.chunks_exact(rounding.words()) {
+                let row: &[u8] = bytemuck::cast_slice(row);
+                values.extend_from_slice(&row[..dim]);
+                shifts.extend_from_slice(&row[dim..][..rounding.shifts()]);
+            }
+            file.i8s("reservoir", &[keys.len(), dim], bytemuck::cast_slice(&values));
+            file.owned_bytes("reservoir_shifts", shifts);
+        }
+    }
     file.f32s("reservoir_scales", &[keys.len()], &scales);
     file.f32s("reservoir_origin", &[dim], &reservoir.origin);
 }
@@ -55,13 +73,34 @@ fn write_reservoir(file: &mut Writer<'_>, dim: usize, reservoir: &Reservoir) {
 fn read_reservoir(file: &Reader<'_>, dim: usize) -> Result<Reservoir> {
     let capacity: usize = file.fact("reservoir_rows")?;
     let keys = file.u64s("reservoir_keys")?;
-    let data = file.f16s("reservoir", &[Some(keys.len()), Some(dim)])?;
+    let precision = match file.optional("reservoir_type") {
+        None => Precision::Half,
+        Some("i8") => Precision::Byte,
+        Some(other) => return Err(contradiction(&format!("a sample of type {other:?}"))),
+    };
+    let rounding = Rounding { dim, precision };
+    let shape = [Some(keys.len()), Some(dim)];
+    let data = match precision {
+        Precision::Half => file.f16s("reservoir", &shape)?.reinterpret_into(),
+        Precision::Byte => {
+            let values = file.i8s("reservoir", &shape)?;
+            let shifts = file.u8s("reservoir_shifts", &[Some(keys.len() * rounding.shifts())])?;
+            let mut data = vec![0u16; keys.len() * rounding.words()];
+            let from = values.chunks_exact(dim).zip(shifts.chunks_exact(rounding.shifts()));
+            for (row, (values, shifts)) in data.chunks_exact_mut(rounding.words()).zip(from) {
+                let row: &mut [u8] = bytemuck::cast_slice_mut(row);
+                row[..dim].copy_from_slice(bytemuck::cast_slice(values));
+                row[dim..][..shifts.len()].copy_from_slice(shifts);
+            }
+            data
+        }
+    };
     let scales = file.f32s("reservoir_scales", &[Some(keys.len())])?;
     let origin = file.f32s("reservoir_origin", &[Some(dim)])?;
-    if capacity != reservoir::capped(capacity, dim) || keys.len() > capacity || !keys.is_sorted() {
+    if capacity != rounding.capacity(capacity) || keys.len() > capacity || !keys.is_sorted() {
         return Err(contradiction("the reservoir's keys do not fit its size or order"));
     }
-    Ok(Reservoir::from_parts(capacity, origin, keys, data, scales))
+    Ok(Reservoir::from_parts(rounding, capacity, origin, keys, data, scales))
 }
 
 /// Whether sketches of this method count as compressed if the file has no entry for it.
@@ -117,6 +156,8 @@ impl Saved for Sketch {
     }
 }
 
+/// The version of samples in bytes.
+const BYTES_VERSION: u32 = 4;
 /// The version of states with complete runs. A program that does not know runs would take them for damaged.
 const RUNS_VERSION: u32 = 3;
 
@@ -194,10 +235,12 @@ impl Saved for Sketcher {
         }
         let directions = read_directions(file, dim)?;
         config = config.shrink_index(directions.index());
+        let config_rows = config.reservoir_rows;
         let mut sketcher = Sketcher::new(config)?;
         let reservoir = read_reservoir(file, dim)?;
         if directions.capacity() != sketcher.run.directions.capacity()
-            || reservoir.capacity() != sketcher.reservoir.capacity()
+            // Of the precision in the file: samples were in half precision before there were bytes.
+            || reservoir.capacity() != reservoir.rounding().capacity(config_rows)
         {
             return Err(contradiction("sizes of sketch or reservoir do not fit the settings"));
         }

@@ -12,7 +12,7 @@ use crate::rows::{self, Element, Rows};
 use crate::sketch::Sketch;
 use crate::sketch::config::Config;
 use crate::sketch::decay::Decay;
-use crate::sketch::reservoir::{self, Reservoir};
+use crate::sketch::reservoir::Reservoir;
 use crate::sketch::run::Run;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -75,7 +75,7 @@ impl Sketcher {
     pub fn new(config: Config) -> Result<Self> {
         let run = Run::new(config)?;
         let (rows, dim) = (run.config.reservoir_rows, run.config.dim);
-        let reservoir = Reservoir::new(dim, reservoir::capped(rows, dim));
+        let reservoir = Reservoir::new(dim, rows);
         Ok(Self { run, parts: Vec::new(), reservoir, note: String::new() })
     }
 

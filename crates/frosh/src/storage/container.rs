@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 /// The version that is written, unless the content needs a newer one.
 const VERSION: u32 = 1;
 /// The newest version that can be read.
-const NEWEST_VERSION: u32 = 3;
+const NEWEST_VERSION: u32 = 4;
 /// The longest header that is read; the limit of safetensors.
 const MAX_HEADER: u64 = 100_000_000;
 
@@ -66,7 +66,7 @@ impl<'a> Writer<'a> {
 
     /// Notes that readers of earlier versions would misunderstand the file.
     pub(crate) fn require_version(&mut self, version: u32) {
-        self.version = Some(version);
+        self.version = self.version.max(Some(version));
     }
 
     fn tensor<T: bytemuck::Pod>(
@@ -89,6 +89,9 @@ impl<'a> Writer<'a> {
     }
     pub(crate) fn f16s(&mut self, name: &'static str, shape: &[usize], values: &[f16]) {
         self.tensor(name, "F16", shape, values);
+    }
+    pub(crate) fn i8s(&mut self, name: &'static str, shape: &[usize], values: &[i8]) {
+        self.tensor(name, "I8", shape, values);
     }
     pub(crate) fn u64s(&mut self, name: &'static str, values: &[u64]) {
         self.tensor(name, "U64", &[values.len()], values);
@@ -304,6 +307,9 @@ impl<'a> Reader<'a> {
         let values = self.tensor(name, Dtype::F16, shape)?;
         finite(name, &values, |x: &f16| x.is_finite())?;
         Ok(values)
+    }
+    pub(crate) fn i8s(&self, name: &str, shape: &[Option<usize>]) -> Result<Vec<i8>> {
+        self.tensor(name, Dtype::I8, shape)
     }
     pub(crate) fn u64s(&self, name: &str) -> Result<Vec<u64>> {
         self.tensor(name, Dtype::U64, &[None])
