@@ -189,12 +189,38 @@ fn refusal(name: &str, change: impl FnOnce(Parts) -> Parts) -> String {
 #[test]
 fn a_later_version_asks_for_a_newer_frosh() {
     for name in ["sketcher", "sketch", "hasher", "codes"] {
-        let why = refusal(name, |p| p.fact("version", 4));
-        assert!(why.contains("version 4") && why.contains("newer frosh"), "{why}");
+        let why = refusal(name, |p| p.fact("version", 5));
+        assert!(why.contains("version 5") && why.contains("newer frosh"), "{why}");
         for version in ["0", "-1", "", "x", "4294967296"] {
             refusal(name, |p| p.fact("version", version));
         }
     }
+}
+
+#[test]
+fn a_sample_of_bytes_has_its_shifts() {
+    let name = "sketch-bytes";
+    let (_, bytes, _) = kind(name);
+    let parts = Parts::of(&bytes);
+    assert_eq!((&*parts.facts["version"], &*parts.facts["reservoir_type"]), ("4", "i8"));
+    // Four rows of five values, and a shift for each row.
+    let shape = |name: &str| parts.tensors.iter().find(|t| t.0 == name).unwrap().2.clone();
+    assert_eq!((shape("reservoir"), shape("reservoir_shifts")), (vec![4, DIM], vec![4]));
+    refusal(name, |p| p.fact("reservoir_type", "u4"));
+    refusal(name, |p| p.tensor("reservoir_shifts", &[3], &[0; 3]));
+    refusal(name, |p| p.tensor("reservoir", &[4, DIM - 1], &[0; 4 * (DIM - 1)]));
+    // Any shift is a power of two.
+    let open = |p: Parts| Sketch::from_bytes(&p.build()).unwrap().hasher(1).unwrap();
+    open(Parts::of(&bytes).poke("reservoir_shifts", &[255; 4]));
+    // Halves under the name of bytes, and the other way round.
+    refusal("sketch", |mut p| {
+        p.facts.insert("reservoir_type".into(), "i8".into());
+        p
+    });
+    refusal(name, |mut p| {
+        p.facts.remove("reservoir_type");
+        p
+    });
 }
 
 #[test]

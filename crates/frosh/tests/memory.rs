@@ -237,7 +237,7 @@ fn watch_quantizers(dim: usize, batches: u32) {
     let sketch = sketcher.finish();
     // The first fit also allocates faer's packing buffers of this thread, see `make_packing_area`.
     drop(Pool::ONE.install(|| sketch.quantizer(8)).unwrap());
-    for bytes in [8, 32] {
+    for bytes in [8, 16, 32] {
         LARGE.lock().unwrap().live = [(0, 0); 64];
         let before = LIVE.load(SeqCst);
         PEAK.store(before, SeqCst);

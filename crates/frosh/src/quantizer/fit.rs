@@ -133,7 +133,7 @@ impl Config {
     }
 
     /// Sets the rows of the sketch and of the sample to what codes of `bytes` bytes need: [`Config::quantizer_rows`], and
-    /// 65,536 sampled rows. A sample is limited to 32 MB.
+    /// 65,536 sampled rows. A sample is limited to 32 MB, which are 33,000 rows of 960 values.
     pub fn for_quantizer(self, bytes: usize) -> Self {
         self.sketch_rows(Self::quantizer_rows(bytes)).reservoir_rows(MAX_FITTED_ROWS)
     }

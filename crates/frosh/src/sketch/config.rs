@@ -200,6 +200,7 @@ impl Config {
 
     /// Sets the number of sampled rows, which the ITQ and refined rotations and the distance estimator are fitted to:
     /// 16,384 by default, 0 for no sample. A sample takes 2 d + 28 bytes a row, and is limited to 32 MB.
+    /// If more than 16,384 rows were requested and do not fit, they are stored as bytes, which take half of that.
     pub fn reservoir_rows(mut self, rows: usize) -> Self {
         self.reservoir_rows = rows;
         self

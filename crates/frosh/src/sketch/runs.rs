@@ -31,7 +31,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Rows that are converted to half precision before they are offered to the shared sample.
+/// Rows that are rounded before they are offered to the shared sample.
 const OFFERED_ROWS: usize = 64;
 
 /// Reads a range of rows of the stream.
