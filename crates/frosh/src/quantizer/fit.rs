@@ -46,10 +46,10 @@ const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
 /// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 3 at 8, 16 and 32 bytes.
 const MAX_PRODUCTS: usize = 20 << 20;
-/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 24 for each word.
+/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
-const ROWS_PER_ROUND: f64 = 24.0 * WORDS as f64;
+const ROWS_PER_ROUND: f64 = 40.0 * WORDS as f64;
 /// Exponent of the scales.
 const SCALE_POWER: f64 = 0.25;
 /// Smallest scale. Directions without variance must not divide by zero.

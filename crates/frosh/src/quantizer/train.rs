@@ -23,9 +23,12 @@ use crate::random::Stream;
 
 /// Rows that one task encodes at a time.
 const BLOCK: usize = 128;
-/// Width of the beam while codebooks are built one by one, and in the rounds.
+/// Width of the beam while codebooks are built one by one.
 const FIRST_BEAM: usize = 4;
-const ROUND_BEAM: usize = 8;
+/// Width of the beam in the rounds: narrow while words are disturbed by noise anyway, and wide in the last rounds.
+const EARLY_BEAM: usize = 2;
+const LAST_BEAM: usize = 8;
+const LAST_ROUNDS: usize = 2;
 /// Codes of a row whose residuals the next codebook is fitted to.
 const CODES: usize = 2;
 /// Noise of the first rounds, relative to the deviation that a codebook has to describe.
@@ -70,7 +73,7 @@ pub(super) fn improve(
     rounds: usize,
     stream: &mut Stream,
 ) {
-    let mut codes = encode(pool, fitted, rows, ROUND_BEAM, 1);
+    let mut codes = encode(pool, fitted, rows, EARLY_BEAM, 1);
     let deviations = deviations(rows, fitted.k);
     for round in 0..rounds {
         least_squares::solve(pool, fitted, rows, &codes);
@@ -78,7 +81,8 @@ pub(super) fn improve(
         if noise > 0.0 {
             disturb(fitted, &deviations, noise, stream);
         }
-        codes = encode(pool, fitted, rows, ROUND_BEAM, 1);
+        let beam = if round + LAST_ROUNDS < rounds { EARLY_BEAM } else { LAST_BEAM };
+        codes = encode(pool, fitted, rows, beam, 1);
     }
     least_squares::solve(pool, fitted, rows, &codes);
 }
