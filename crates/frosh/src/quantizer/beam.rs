@@ -10,11 +10,9 @@
 //! candidate by 256 words and the best are kept. Then one sweep changes the cell or one word at a time while that helps.
 //!
 //! **Selection.** The best of all continuations are found without branches. The last bits of a score are replaced by the number
-//! of the continuation. Sixteen such keys fill a vector. The words of a candidate fall into 32 bins, and only the best word of a
-//! bin is looked at again. A sorting network of minima and maxima then sorts the bins of all candidates, all lanes at
-//! once, and the lanes are merged last ([`select`]). With 8 candidates, two of the best 8 continuations share one of the 256 bins in one
-//! step of nine; the next best takes the place of the worse one. The bits cost little precision, because scores
-//! are taken relative to the best candidate before.
+//! of the continuation. Sixteen such keys fill a vector, so a sorting network of minima and maxima sorts all lanes at once.
+//! The vectors of a few words are sorted at a time and merged with the best so far, and the lanes are merged last
+//! ([`smallest`]). The bits cost little precision, because scores are taken relative to the best candidate before.
 
 use super::codebooks::{Codebooks, Tables, WORDS};
 use crate::arch::Isa;
@@ -30,8 +28,6 @@ type Code = [u8; MAX_LENGTH];
 const VECTORS: usize = WORDS / 16;
 /// A number for each word of a codebook.
 type Words = [Floats; VECTORS];
-/// Vectors of bins for the words of a candidate.
-const BINS: usize = 2;
 
 /// Working memory of the search for one thread.
 pub(crate) struct Beam {
@@ -42,8 +38,6 @@ pub(crate) struct Beam {
     codes: [[Code; MAX_BEAM]; 2],
     /// The scores of all continuations of the candidates.
     grown: Vec<Words>,
-    /// The smallest keys of the bins of each candidate.
-    bins: Vec<[Floats; BINS]>,
     /// The scores of the cells, filled up to whole vectors.
     cells: Vec<f32>,
 }
@@ -57,7 +51,6 @@ impl Beam {
             written: 1,
             codes: [[[0; MAX_LENGTH]; MAX_BEAM]; 2],
             grown: vec![[[0.0; 16]; VECTORS]; MAX_BEAM],
-            bins: vec![[[0.0; 16]; BINS]; MAX_BEAM],
             cells: vec![f32::MAX; books.cell_count.next_multiple_of(16)],
         }
     }
@@ -206,7 +199,7 @@ impl<'a> Row<'a> {
     /// Writes the best codes that the beam finds.
     #[inline(always)]
     fn best<S: F32x16, const R: usize>(&self, s: S, beam: &mut Beam, codes: &mut [u8]) {
-        let Beam { width, written: _, codes: generations, cells, grown, bins } = beam;
+        let Beam { width, written: _, codes: generations, cells, grown } = beam;
         self.score_cells(cells);
         let first = smallest::<S, R>(s, cells.as_chunks().0);
         let mut live = (*width).min(self.books.cell_count);
@@ -231,22 +224,12 @@ impl<'a> Row<'a> {
                     let sums = self.products(s, book, own, own.start..book, code);
                     // Relative to the score of the first candidate.
                     let score = s.splat(scores[i] - scores[0]);
-                    let numbers: &[[u32; 16]; VECTORS] = &NUMBERS.as_chunks().0[i];
-                    let (grown, mut least) = (&mut grown[i], [s.splat(f32::INFINITY); BINS]);
-                    for v in 0..VECTORS / BINS {
-                        // Unrolled by hand, so that the minima stay in registers.
-                        let [a, b] = [BINS * v, BINS * v + 1];
-                        let x = s.add(score, s.add(alone[a], s.add(sums[a], sums[a])));
-                        let y = s.add(score, s.add(alone[b], s.add(sums[b], sums[b])));
-                        s.store(x, &mut grown[a]);
-                        s.store(y, &mut grown[b]);
-                        least[0] = s.min(least[0], s.number(x, &numbers[a]));
-                        least[1] = s.min(least[1], s.number(y, &numbers[b]));
+                    for v in 0..VECTORS {
+                        let sum = s.add(alone[v], s.add(sums[v], sums[v]));
+                        s.store(s.add(score, sum), &mut grown[i][v]);
                     }
-                    s.store(least[0], &mut bins[i][0]);
-                    s.store(least[1], &mut bins[i][1]);
                 }
-                let kept = select::<S, R, false>(s, bins[..live.min(R)].as_flattened());
+                let kept = smallest::<S, R>(s, grown[..live.min(R)].as_flattened());
                 let best = scores[0];
                 live = (*width).min(live * WORDS);
                 let [even, odd] = generations;
@@ -335,19 +318,12 @@ pub(super) fn smallest_item<S: F32x16>(s: S, scores: &[Floats]) -> usize {
 /// The keys of the `R` smallest scores, ascending.
 #[inline(always)]
 fn smallest<S: F32x16, const R: usize>(s: S, scores: &[Floats]) -> [f32; R] {
-    select::<S, R, true>(s, scores)
-}
-
-/// The `R` smallest keys, ascending. Scores become keys first if they are to be numbered.
-#[inline(always)]
-fn select<S: F32x16, const R: usize, const NUMBER: bool>(s: S, all: &[Floats]) -> [f32; R] {
     let mut kept = [s.splat(f32::INFINITY); R];
-    for (batch, numbers) in all.chunks(R).zip(NUMBERS.chunks(R)) {
+    for (batch, numbers) in scores.chunks(R).zip(NUMBERS.chunks(R)) {
         let mut keys = [s.splat(f32::INFINITY); R];
         for i in 0..R {
             if i < batch.len() {
-                let key = s.load(&batch[i]);
-                keys[i] = if NUMBER { s.number(key, &numbers[i]) } else { key };
+                keys[i] = s.number(s.load(&batch[i]), &numbers[i]);
             }
         }
         sort(s, &mut keys);
