@@ -8,8 +8,8 @@
 //! [`Line`]: one instruction of AVX-512 (VNNI) multiplies a line by four coordinates of a row and adds up the products of
 //! each vector. Six rows run down a column with their sums in registers.
 //!
-//! **Range.** Coordinates of rows are within ±127, those of vectors within ±63, stored with 64 added. Two products then
-//! fit into 16 bits, which AVX2 needs.
+//! **Range.** Coordinates are within ±63, those of rows are stored with 64 added. Four products then fit into 16 bits: AVX2
+//! multiplies pairs of bytes, and adds up two pairs before it needs 32 bits.
 
 use super::isa::{ByteSet, Isa};
 use super::sixteen::{F32x16, Floats, Work16};
@@ -22,14 +22,13 @@ const GROUP: usize = 16;
 /// Groups of a column.
 const GROUPS: usize = 4;
 /// Four coordinates of a row.
-type Quad = [i8; 4];
+type Quad = [u8; 4];
 /// Four coordinates of each vector of a group.
-type Line = [u8; 4 * GROUP];
+type Line = [i8; 4 * GROUP];
 
-/// Largest magnitudes.
-const ROW_MAX: f32 = 127.0;
-const VECTOR_MAX: f32 = 63.0;
-/// What is added to a coordinate of a vector.
+/// Largest magnitude.
+const MAX: f32 = 63.0;
+/// What is added to a coordinate of a row.
 const OFFSET: i32 = 64;
 /// Added to a float of magnitude below 2^22, this leaves the nearest whole number in the last bits; ties go to even.
 const ROUNDING: f32 = 12_582_912.0;
@@ -44,6 +43,8 @@ pub(crate) struct ByteVectors {
     /// For each column, the lines of its groups for every four coordinates, filled up with zeros.
     lines: Vec<[Line; GROUPS]>,
     scales: Vec<[Floats; GROUPS]>,
+    /// What a product starts with: it takes back what the offset of the rows adds.
+    starts: Vec<[[i32; GROUP]; GROUPS]>,
 }
 
 impl ByteVectors {
@@ -52,18 +53,20 @@ impl ByteVectors {
         let (count, quads) = (vectors.len() / dim, dim.div_ceil(4));
         assert_eq!(vectors.len(), count * dim);
         let columns = count.div_ceil(GROUP * GROUPS);
-        let mut lines = vec![[[OFFSET as u8; 4 * GROUP]; GROUPS]; columns * quads];
+        let mut lines = vec![[[0i8; 4 * GROUP]; GROUPS]; columns * quads];
         let mut scales = vec![[[0f32; GROUP]; GROUPS]; columns];
+        let mut starts = vec![[[0i32; GROUP]; GROUPS]; columns];
         for (i, vector) in vectors.chunks_exact(dim).enumerate() {
             let (column, group, lane) = (i / GROUP / GROUPS, i / GROUP % GROUPS, i % GROUP);
-            let (factor, scale) = factor_and_scale(largest(vector), VECTOR_MAX);
+            let (factor, scale) = factor_and_scale(largest(vector));
             scales[column][group][lane] = scale;
             for (j, x) in vector.iter().enumerate() {
                 let byte = &mut lines[column * quads + j / 4][group][4 * lane + j % 4];
-                *byte = (i32::from(rounded(x * factor)) + OFFSET) as u8;
+                *byte = rounded(x * factor);
+                starts[column][group][lane] -= OFFSET * i32::from(*byte);
             }
         }
-        Self { dim, count, lines, scales }
+        Self { dim, count, lines, scales, starts }
     }
 
     /// Number of vectors.
@@ -74,8 +77,8 @@ impl ByteVectors {
 
 /// What values up to this magnitude are multiplied by to become bytes, and its inverse.
 #[inline(always)]
-fn factor_and_scale(largest: f32, limit: f32) -> (f32, f32) {
-    if largest < TINY { (0.0, 0.0) } else { (limit / largest, largest / limit) }
+fn factor_and_scale(largest: f32) -> (f32, f32) {
+    if largest < TINY { (0.0, 0.0) } else { (MAX / largest, largest / MAX) }
 }
 
 /// The nearest whole number of magnitude at most 127.
@@ -93,12 +96,13 @@ pub(crate) fn largest(values: &[f32]) -> f32 {
 /// Rows as bytes.
 #[derive(Default)]
 pub(crate) struct ByteRows {
+    /// Coordinates that products are of: the first ones.
     dim: usize,
+    /// Quads of a row.
+    stride: usize,
     /// Coordinates, filled up with zeros to whole quads.
     quads: Vec<Quad>,
     scales: Vec<f32>,
-    /// The sum of the coordinates of each row.
-    sums: Vec<i32>,
 }
 
 impl ByteRows {
@@ -111,11 +115,17 @@ impl ByteRows {
         coordinates: Range<usize>,
     ) {
         let (n, quads) = (rows.len() / stride, coordinates.len().div_ceil(4));
-        self.dim = coordinates.len();
-        self.quads.resize(n * quads, [0; 4]);
+        (self.dim, self.stride) = (coordinates.len(), quads);
+        self.quads.resize(n * quads, [OFFSET as u8; 4]);
         self.scales.resize(n, 0.0);
-        self.sums.resize(n, 0);
         isa.sixteens(Load { rows, stride, coordinates, to: self });
+    }
+
+    /// Limits products to the first `dim` coordinates.
+    pub(crate) fn limit(&mut self, dim: usize) {
+        assert!(dim.div_ceil(4) <= self.stride);
+        // The last quad may have more coordinates: they are multiplied by zeros.
+        self.dim = dim;
     }
 
     /// Number of rows.
@@ -138,18 +148,14 @@ impl Work16 for Load<'_> {
     fn run<S: F32x16>(self, _: S) {
         let Load { rows, stride, coordinates, to } = self;
         let per_row = coordinates.len().div_ceil(4);
-        let each = to.quads.chunks_exact_mut(per_row).zip(&mut to.scales).zip(&mut to.sums);
-        for (row, ((quads, scale), sum)) in rows.chunks_exact(stride).zip(each) {
+        let each = to.quads.chunks_exact_mut(per_row).zip(&mut to.scales);
+        for (row, (quads, scale)) in rows.chunks_exact(stride).zip(each) {
             let row = &row[coordinates.clone()];
-            let (factor, inverse) = factor_and_scale(largest(row), ROW_MAX);
+            let (factor, inverse) = factor_and_scale(largest(row));
             *scale = inverse;
-            quads.iter_mut().for_each(|quad| *quad = [0; 4]);
-            let mut total = 0i32;
             for (to, x) in quads.as_flattened_mut().iter_mut().zip(row) {
-                *to = rounded(x * factor);
-                total += i32::from(*to);
+                *to = (rounded(x * factor) as u8).wrapping_add(OFFSET as u8);
             }
-            *sum = total;
         }
     }
 }
@@ -162,7 +168,8 @@ pub(crate) fn products(
     out: &mut [f32],
     stride: usize,
 ) {
-    assert!(rows.dim == vectors.dim && vectors.count <= stride);
+    assert!(rows.dim == vectors.dim && vectors.dim.div_ceil(4) <= rows.stride);
+    assert!(vectors.count <= stride);
     assert!(rows.len() == 0 || out.len() >= (rows.len() - 1) * stride + vectors.count);
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx2,popcnt")]
@@ -198,9 +205,14 @@ trait Dots: Copy {
     /// A number for each vector of a group.
     type V: Copy;
     fn load(self, line: &Line) -> Self::L;
-    fn splat(self, x: i32) -> Self::V;
+    fn numbers(self, x: &[i32; GROUP]) -> Self::V;
     /// Adds, for each vector of the group, the product of four coordinates with those of a row.
     fn add(self, to: Self::V, line: Self::L, quad: Quad) -> Self::V;
+    /// The same for eight coordinates.
+    #[inline(always)]
+    fn add_two(self, to: Self::V, lines: [Self::L; 2], quads: [Quad; 2]) -> Self::V {
+        self.add(self.add(to, lines[0], quads[0]), lines[1], quads[1])
+    }
     /// The numbers times `scales` times `factor`.
     fn store(self, x: Self::V, scales: &Floats, factor: f32, to: &mut Floats);
 }
@@ -215,14 +227,14 @@ fn blocks<D: Dots, const M: usize, const N: usize>(
     stride: usize,
 ) {
     let quads = vectors.dim.div_ceil(4);
-    let columns = vectors.lines.chunks_exact(quads).zip(&vectors.scales).enumerate();
+    let columns = vectors.lines.chunks_exact(quads).zip(&vectors.scales).zip(&vectors.starts);
     // Rows are the inner loop: they and a column stay in the first cache.
-    for (column, (lines, scales)) in columns {
+    for (column, ((lines, scales), starts)) in columns.enumerate() {
         let first = column * GROUPS * GROUP;
         let count = (vectors.count - first).min(GROUPS * GROUP);
         for part in (0..count.div_ceil(GROUP)).step_by(N) {
-            let column =
-                Column { lines, scales, part, first: first + part * GROUP, count: vectors.count };
+            let (first, count) = (first + part * GROUP, vectors.count);
+            let column = Column { lines, scales, starts, part, first, count };
             let mut i = 0;
             while i < rows.len() {
                 if rows.len() - i >= M {
@@ -241,6 +253,7 @@ fn blocks<D: Dots, const M: usize, const N: usize>(
 struct Column<'a> {
     lines: &'a [[Line; GROUPS]],
     scales: &'a [Floats; GROUPS],
+    starts: &'a [[i32; GROUP]; GROUPS],
     /// The first group, and the number of its first vector.
     part: usize,
     first: usize,
@@ -259,24 +272,35 @@ fn tile<D: Dots, const M: usize, const N: usize>(
     out: &mut [f32],
     stride: usize,
 ) {
-    let Column { lines, scales, part, first, count } = *column;
-    let quads = lines.len();
-    let x = &rows.quads[i * quads..(i + M) * quads];
-    let mut sums = [[d.splat(0); N]; M];
-    for (sums, sum) in sums.iter_mut().zip(&rows.sums[i..i + M]) {
-        // The offset of the vectors adds as much to every product of the row.
-        *sums = [d.splat(-OFFSET * sum); N];
-    }
-    for (j, lines) in lines.iter().enumerate() {
-        let mut loaded = [d.load(&lines[part]); N];
+    let Column { lines, scales, starts, part, first, count } = *column;
+    let stride_x = rows.stride;
+    let x = &rows.quads[i * stride_x..(i + M) * stride_x];
+    let mut sums = [[d.numbers(&starts[part]); N]; M];
+    for r in 0..M {
         for g in 1..N {
-            loaded[g] = d.load(&lines[part + g]);
+            sums[r][g] = d.numbers(&starts[part + g]);
+        }
+    }
+    let (two, last) = lines.as_chunks::<2>();
+    for (j, [one, other]) in two.iter().enumerate() {
+        let mut loaded = [[d.load(&one[part]), d.load(&other[part])]; N];
+        for g in 1..N {
+            loaded[g] = [d.load(&one[part + g]), d.load(&other[part + g])];
         }
         for r in 0..M {
-            // SAFETY: x has M times as many quads as there are lines.
-            let quad = unsafe { *x.get_unchecked(r * quads + j) };
+            let at = r * stride_x + 2 * j;
+            // SAFETY: x has M times `stride_x` quads, and there are at most `stride_x` lines.
+            let quads = unsafe { [*x.get_unchecked(at), *x.get_unchecked(at + 1)] };
             for g in 0..N {
-                sums[r][g] = d.add(sums[r][g], loaded[g], quad);
+                sums[r][g] = d.add_two(sums[r][g], loaded[g], quads);
+            }
+        }
+    }
+    if let [line] = last {
+        for r in 0..M {
+            for g in 0..N {
+                let (line, quad) = (d.load(&line[part + g]), x[r * stride_x + lines.len() - 1]);
+                sums[r][g] = d.add(sums[r][g], line, quad);
             }
         }
     }
@@ -317,8 +341,8 @@ impl Dots for Arrays {
     }
 
     #[inline(always)]
-    fn splat(self, x: i32) -> Self::V {
-        [x; GROUP]
+    fn numbers(self, x: &[i32; GROUP]) -> Self::V {
+        *x
     }
 
     #[inline(always)]
@@ -343,7 +367,7 @@ impl Dots for Arrays {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn number(quad: Quad) -> i32 {
-    i32::from_ne_bytes(quad.map(|x| x as u8))
+    i32::from_ne_bytes(quad)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -358,15 +382,15 @@ impl Dots for super::isa::Avx512Popcnt {
     }
 
     #[inline(always)]
-    fn splat(self, x: i32) -> __m512i {
+    fn numbers(self, x: &[i32; GROUP]) -> __m512i {
         // SAFETY: see above.
-        unsafe { _mm512_set1_epi32(x) }
+        unsafe { _mm512_loadu_si512(x.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn add(self, to: __m512i, line: __m512i, quad: Quad) -> __m512i {
         // SAFETY: see above.
-        unsafe { _mm512_dpbusd_epi32(to, line, _mm512_set1_epi32(number(quad))) }
+        unsafe { _mm512_dpbusd_epi32(to, _mm512_set1_epi32(number(quad)), line) }
     }
 
     #[inline(always)]
@@ -394,18 +418,39 @@ impl Dots for super::isa::Avx2Popcnt {
     }
 
     #[inline(always)]
-    fn splat(self, x: i32) -> Self::V {
+    fn numbers(self, x: &[i32; GROUP]) -> Self::V {
         // SAFETY: see above.
-        unsafe { [_mm256_set1_epi32(x); 2] }
+        unsafe {
+            let half = x[8..].as_ptr();
+            [_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(half.cast())]
+        }
     }
 
     #[inline(always)]
     fn add(self, mut to: Self::V, line: Self::L, quad: Quad) -> Self::V {
-        // SAFETY: see above. Pairs of products do not saturate: 2 * 127 * 127 < 2^15.
+        // SAFETY: see above. Pairs of products do not saturate: 2 * 127 * 63 < 2^15.
         unsafe {
             let (quad, ones) = (_mm256_set1_epi32(number(quad)), _mm256_set1_epi16(1));
             for i in 0..2 {
-                let pairs = _mm256_maddubs_epi16(line[i], quad);
+                let pairs = _mm256_maddubs_epi16(quad, line[i]);
+                to[i] = _mm256_add_epi32(to[i], _mm256_madd_epi16(pairs, ones));
+            }
+        }
+        to
+    }
+
+    #[inline(always)]
+    fn add_two(self, mut to: Self::V, lines: [Self::L; 2], quads: [Quad; 2]) -> Self::V {
+        // SAFETY: see above. Four products fit into 16 bits: 4 * 127 * 63 < 2^15.
+        unsafe {
+            let (first, second) =
+                (_mm256_set1_epi32(number(quads[0])), _mm256_set1_epi32(number(quads[1])));
+            let ones = _mm256_set1_epi16(1);
+            for i in 0..2 {
+                let pairs = _mm256_add_epi16(
+                    _mm256_maddubs_epi16(first, lines[0][i]),
+                    _mm256_maddubs_epi16(second, lines[1][i]),
+                );
                 to[i] = _mm256_add_epi32(to[i], _mm256_madd_epi16(pairs, ones));
             }
         }
@@ -440,9 +485,9 @@ mod tests {
                 let number = |_| stream.below(2 * most as u64 + 1) as f32 - most as f32;
                 (0..length).map(number).collect()
             };
-            let (mut rows, mut vectors) = (whole(127, n * (dim + 3)), whole(63, count * dim));
+            let (mut rows, mut vectors) = (whole(63, n * (dim + 3)), whole(63, count * dim));
             // The largest number of each is the largest byte, so that the scales are 1.
-            rows.chunks_exact_mut(dim + 3).for_each(|row| row[2] = -127.0);
+            rows.chunks_exact_mut(dim + 3).for_each(|row| row[2] = -63.0);
             vectors.chunks_exact_mut(dim).for_each(|vector| vector[dim / 2] = 63.0);
             let packed = ByteVectors::new(&vectors, dim);
             assert_eq!(packed.count(), count);
@@ -482,10 +527,9 @@ mod tests {
                     vector.iter().zip(row).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
                 error += (f64::from(*got) - exact).powi(2);
                 // A step of rounding has the variance 1/12.
-                let step = |x: &[f32], limit: f32| f64::from(largest(x) / limit).powi(2) / 12.0;
+                let step = |x: &[f32]| f64::from(largest(x) / MAX).powi(2) / 12.0;
                 let square = |x: &[f32]| x.iter().map(|x| f64::from(x * x)).sum::<f64>();
-                expected +=
-                    step(row, ROW_MAX) * square(vector) + step(vector, VECTOR_MAX) * square(row);
+                expected += step(row) * square(vector) + step(vector) * square(row);
             }
         }
         // The errors of a row and of a vector are shared by their products, so that there are 306 independent ones or more.

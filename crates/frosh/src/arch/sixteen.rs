@@ -29,6 +29,8 @@ pub(crate) trait F32x16: Copy {
     fn whole_zeros(self) -> Self::I;
     /// Adds bytes to whole numbers. Sums are within 16 bits.
     fn add_bytes(self, to: Self::I, x: &[i8; 16]) -> Self::I;
+    /// Tells the CPU that the memory from `after` bytes behind the beginning of `x` on will be read soon. It may lie outside of `x`.
+    fn prefetch(self, x: &[i8; 16], after: usize);
     /// Whole numbers as floats.
     fn floats(self, x: Self::I) -> Self::V;
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
@@ -36,6 +38,8 @@ pub(crate) trait F32x16: Copy {
     fn mul(self, a: Self::V, b: Self::V) -> Self::V;
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// A bit for each lane in which the numbers are equal, the first lane in the last bit.
+    fn equal(self, a: Self::V, b: Self::V) -> u32;
     /// Replaces the last [`ITEM_BITS`] bits of each lane by those of `items`.
     fn number(self, x: Self::V, items: &[u32; 16]) -> Self::V;
     /// Lane j gets lane j ^ 8; so below.
@@ -105,12 +109,14 @@ impl F32x16 for Arrays {
         for i in 0..16 { to[i] += i16::from(x[i]) }
         to
     }
+    #[inline(always)] fn prefetch(self, _: &[i8; 16], _: usize) {}
     #[inline(always)] fn floats(self, x: [i16; 16]) -> Floats { each(|i| f32::from(x[i])) }
     #[inline(always)] fn add(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] + b[i]) }
     #[inline(always)] fn sub(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] - b[i]) }
     #[inline(always)] fn mul(self, a: Floats, b: Floats) -> Floats { each(|i| a[i] * b[i]) }
     #[inline(always)] fn min(self, a: Floats, b: Floats) -> Floats { each(|i| if a[i] < b[i] { a[i] } else { b[i] }) }
     #[inline(always)] fn max(self, a: Floats, b: Floats) -> Floats { each(|i| if a[i] > b[i] { a[i] } else { b[i] }) }
+    #[inline(always)] fn equal(self, a: Floats, b: Floats) -> u32 { (0..16).map(|i| u32::from(a[i] == b[i]) << i).sum() }
     #[inline(always)] fn number(self, x: Floats, items: &[u32; 16]) -> Floats {
         each(|i| f32::from_bits(x[i].to_bits() & !ITEM | items[i]))
     }
@@ -133,12 +139,14 @@ impl F32x16 for super::isa::Avx512F {
     #[inline(always)] fn store(self, x: __m512, to: &mut Floats) { unsafe { _mm512_storeu_ps(to.as_mut_ptr(), x) } }
     #[inline(always)] fn whole_zeros(self) -> __m256i { unsafe { _mm256_setzero_si256() } }
     #[inline(always)] fn add_bytes(self, to: __m256i, x: &[i8; 16]) -> __m256i { unsafe { _mm256_add_epi16(to, _mm256_cvtepi8_epi16(_mm_loadu_si128(x.as_ptr().cast()))) } }
+    #[inline(always)] fn prefetch(self, x: &[i8; 16], after: usize) { unsafe { _mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(after)) } }
     #[inline(always)] fn floats(self, x: __m256i) -> __m512 { unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(x)) } }
     #[inline(always)] fn add(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_add_ps(a, b) } }
     #[inline(always)] fn sub(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_sub_ps(a, b) } }
     #[inline(always)] fn mul(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_mul_ps(a, b) } }
     #[inline(always)] fn min(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_min_ps(a, b) } }
     #[inline(always)] fn max(self, a: __m512, b: __m512) -> __m512 { unsafe { _mm512_max_ps(a, b) } }
+    #[inline(always)] fn equal(self, a: __m512, b: __m512) -> u32 { unsafe { u32::from(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(a, b)) } }
     #[inline(always)] fn number(self, x: __m512, items: &[u32; 16]) -> __m512 {
         unsafe {
             let kept = _mm512_andnot_si512(_mm512_set1_epi32(ITEM as i32), _mm512_castps_si512(x));
@@ -170,6 +178,7 @@ impl F32x16 for super::isa::Avx2Fma {
     }
     #[inline(always)] fn whole_zeros(self) -> __m256i { unsafe { _mm256_setzero_si256() } }
     #[inline(always)] fn add_bytes(self, to: __m256i, x: &[i8; 16]) -> __m256i { unsafe { _mm256_add_epi16(to, _mm256_cvtepi8_epi16(_mm_loadu_si128(x.as_ptr().cast()))) } }
+    #[inline(always)] fn prefetch(self, x: &[i8; 16], after: usize) { unsafe { _mm_prefetch::<_MM_HINT_T0>(x.as_ptr().wrapping_add(after)) } }
     #[inline(always)] fn floats(self, x: __m256i) -> Pair {
         unsafe {
             let (low, high) = (_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x));
@@ -181,6 +190,13 @@ impl F32x16 for super::isa::Avx2Fma {
     #[inline(always)] fn mul(self, a: Pair, b: Pair) -> Pair { unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] } }
     #[inline(always)] fn min(self, a: Pair, b: Pair) -> Pair { unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] } }
     #[inline(always)] fn max(self, a: Pair, b: Pair) -> Pair { unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] } }
+    #[inline(always)] fn equal(self, a: Pair, b: Pair) -> u32 {
+        unsafe {
+            let low = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a[0], b[0])) as u32;
+            let high = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(a[1], b[1])) as u32;
+            low | high << 8
+        }
+    }
     #[inline(always)] fn number(self, x: Pair, items: &[u32; 16]) -> Pair {
         unsafe {
             let mask = _mm256_castsi256_ps(_mm256_set1_epi32(ITEM as i32));
@@ -288,6 +304,7 @@ mod tests {
                 s.floats(whole),
             ];
             let (first, second) = (&self.0[..], &self.1[..]);
+            s.prefetch(&[0; 16], 0);
             let mut out = vec![
                 sum(s, a).to_bits(),
                 square_distance(s, first, second).to_bits(),
@@ -298,6 +315,7 @@ mod tests {
                 s.store(x, &mut lanes);
                 out.extend(lanes.map(f32::to_bits));
             }
+            out.push(s.equal(a, s.max(a, b)));
             out
         }
     }
@@ -312,7 +330,7 @@ mod tests {
             let by = |f: &dyn Fn(usize) -> f32| -> Vec<u32> {
                 (0..16).map(|j| f(j).to_bits()).collect()
             };
-            let want = [
+            let mut want = [
                 by(&|_| a[3]),
                 by(&|j| a[j] + b[j]),
                 by(&|j| a[j] - b[j]),
@@ -330,6 +348,7 @@ mod tests {
                 }),
             ]
             .concat();
+            want.push((0..16).map(|j| u32::from(a[j] >= b[j]) << j).sum());
             let results: Vec<Vec<u32>> = Isa::every_and_scalar()
                 .into_iter()
                 .map(|isa| isa.sixteens(All(&a, &b, &items)))

@@ -22,18 +22,18 @@ use std::ops::Range;
 /// Largest width of the beam.
 pub(crate) const MAX_BEAM: usize = 32;
 /// The longest code: a cell and the words of 64 bytes.
-const MAX_LENGTH: usize = 64;
-type Code = [u8; MAX_LENGTH];
+pub(super) const MAX_LENGTH: usize = 64;
+pub(super) type Code = [u8; MAX_LENGTH];
 /// Vectors of the words of a codebook.
-const VECTORS: usize = WORDS / 16;
+pub(super) const VECTORS: usize = WORDS / 16;
+/// Vectors of 16 bytes in a cache line.
+const LINE: usize = 4;
 /// A number for each word of a codebook.
-type Words = [Floats; VECTORS];
+pub(super) type Words = [Floats; VECTORS];
 
 /// Working memory of the search for one thread.
 pub(crate) struct Beam {
     width: usize,
-    /// Candidates of a row that are written.
-    written: usize,
     /// Cells and words of the candidates; two generations.
     codes: [[Code; MAX_BEAM]; 2],
     /// The scores of all continuations of the candidates.
@@ -48,17 +48,10 @@ impl Beam {
         assert!(books.books < MAX_LENGTH);
         Self {
             width: width.clamp(1, MAX_BEAM),
-            written: 1,
             codes: [[[0; MAX_LENGTH]; MAX_BEAM]; 2],
             grown: vec![[[0.0; 16]; VECTORS]; MAX_BEAM],
             cells: vec![f32::MAX; books.cell_count.next_multiple_of(16)],
         }
-    }
-
-    /// Writes the `count` best candidates of each row, and not only the best one. There are no sweeps then.
-    pub(crate) fn keeping(mut self, count: usize) -> Self {
-        self.written = count.clamp(1, self.width);
-        self
     }
 
     /// Writes the codes of rows: for each the cell and a word of each codebook. `products` are those of
@@ -72,10 +65,11 @@ impl Beam {
         sweeps: usize,
         codes: &mut [u8],
     ) {
-        // The number of vectors is a power of two, for the sorting network. Each takes time to compile: three will do.
+        // The number of vectors is a power of two, for the sorting network. Each takes time to compile: four will do.
         match self.width {
             1 => isa.sixteens(Rows::<1> { beam: self, books, tables, products, sweeps, codes }),
-            2..=8 => isa.sixteens(Rows::<8> { beam: self, books, tables, products, sweeps, codes }),
+            2..=4 => isa.sixteens(Rows::<4> { beam: self, books, tables, products, sweeps, codes }),
+            5..=8 => isa.sixteens(Rows::<8> { beam: self, books, tables, products, sweeps, codes }),
             _ => isa.sixteens(Rows::<32> { beam: self, books, tables, products, sweeps, codes }),
         }
     }
@@ -98,11 +92,10 @@ impl<const R: usize> Work16 for Rows<'_, R> {
     fn run<S: F32x16>(self, s: S) {
         let Rows { beam, books, tables, products, sweeps, codes } = self;
         let rows = products.chunks_exact(books.entries());
-        let length = (books.books + 1) * beam.written;
-        for (code, products) in codes.chunks_exact_mut(length).zip(rows) {
+        for (code, products) in codes.chunks_exact_mut(books.books + 1).zip(rows) {
             let row = Row::new(books, tables, products);
             row.best::<S, R>(s, beam, code);
-            for _ in 0..if beam.written == 1 { sweeps } else { 0 } {
+            for _ in 0..sweeps {
                 if !row.sweep(s, &mut beam.cells, code) {
                     break;
                 }
@@ -128,9 +121,28 @@ fn by_book(numbers: &[f32]) -> &[Words] {
     numbers.as_chunks::<16>().0.as_chunks::<VECTORS>().0
 }
 
-/// Writes `N` of the sums of `first` and `scale` times all `pairs`, from vector `from` on. The whole numbers are in registers.
+/// The sums of `first` and `scale` times all `pairs`. With `AHEAD`, the block behind each of the pairs will be needed next.
 #[inline(always)]
-fn add_pairs<'a, S: F32x16, const N: usize>(
+pub(super) fn add_pairs<'a, S: F32x16, const AHEAD: bool>(
+    s: S,
+    first: &Words,
+    pairs: impl Iterator<Item = &'a [i8; WORDS]> + Clone,
+    scale: S::V,
+) -> [S::V; VECTORS] {
+    let mut sums = [s.splat(0.0); VECTORS];
+    if S::MANY_REGISTERS {
+        add_some::<S, VECTORS, AHEAD>(s, first, pairs, scale, 0, &mut sums);
+    } else {
+        const HALF: usize = VECTORS / 2;
+        add_some::<S, HALF, AHEAD>(s, first, pairs.clone(), scale, 0, &mut sums);
+        add_some::<S, HALF, AHEAD>(s, first, pairs, scale, HALF, &mut sums);
+    }
+    sums
+}
+
+/// `N` of these sums, from vector `from` on. The whole numbers are in registers.
+#[inline(always)]
+fn add_some<'a, S: F32x16, const N: usize, const AHEAD: bool>(
     s: S,
     first: &Words,
     pairs: impl Iterator<Item = &'a [i8; WORDS]>,
@@ -143,6 +155,9 @@ fn add_pairs<'a, S: F32x16, const N: usize>(
         let pair = pair.as_chunks::<16>().0;
         for i in 0..N {
             whole[i] = s.add_bytes(whole[i], &pair[from + i]);
+            if AHEAD && i % LINE == 0 {
+                s.prefetch(&pair[from + i], WORDS);
+            }
         }
     }
     for i in 0..N {
@@ -185,21 +200,14 @@ impl<'a> Row<'a> {
             .filter(|other| *other != book)
             .map(|other| self.tables.pairs.of(other, code[other + 1], book, own));
         let scale = s.splat(self.tables.pairs.scale(book));
-        let mut sums = [s.splat(0.0); VECTORS];
-        if S::MANY_REGISTERS {
-            add_pairs::<S, VECTORS>(s, first, pairs, scale, 0, &mut sums);
-        } else {
-            const HALF: usize = VECTORS / 2;
-            add_pairs::<S, HALF>(s, first, pairs.clone(), scale, 0, &mut sums);
-            add_pairs::<S, HALF>(s, first, pairs, scale, HALF, &mut sums);
-        }
-        sums
+        // The next codebook needs the next blocks of the same words, which lie in the last cache.
+        add_pairs::<S, true>(s, first, pairs, scale)
     }
 
-    /// Writes the best codes that the beam finds.
+    /// Writes the best code that the beam finds.
     #[inline(always)]
-    fn best<S: F32x16, const R: usize>(&self, s: S, beam: &mut Beam, codes: &mut [u8]) {
-        let Beam { width, written: _, codes: generations, cells, grown } = beam;
+    fn best<S: F32x16, const R: usize>(&self, s: S, beam: &mut Beam, code: &mut [u8]) {
+        let Beam { width, codes: generations, cells, grown } = beam;
         self.score_cells(cells);
         let first = smallest::<S, R>(s, cells.as_chunks().0);
         let mut live = (*width).min(self.books.cell_count);
@@ -219,34 +227,15 @@ impl<'a> Row<'a> {
                     let product = s.load(product);
                     *alone = s.sub(s.load(square), s.add(product, product));
                 }
-                for i in 0..live.min(R) {
-                    let code = &generations[generation][i];
-                    let sums = self.products(s, book, own, own.start..book, code);
-                    // Relative to the score of the first candidate.
-                    let score = s.splat(scores[i] - scores[0]);
-                    for v in 0..VECTORS {
-                        let sum = s.add(alone[v], s.add(sums[v], sums[v]));
-                        s.store(s.add(score, sum), &mut grown[i][v]);
-                    }
-                }
-                let kept = smallest::<S, R>(s, grown[..live.min(R)].as_flattened());
-                let best = scores[0];
-                live = (*width).min(live * WORDS);
                 let [even, odd] = generations;
                 let (from, to) = if generation == 0 { (even, odd) } else { (odd, even) };
-                for i in 0..live.min(R) {
-                    let (parent, word) = (item(kept[i]) / WORDS % R, item(kept[i]) % WORDS);
-                    to[i] = from[parent];
-                    to[i][book + 1] = word as u8;
-                    scores[i] = best + grown[parent].as_flattened()[word];
-                }
+                let next = Book { row: self, book, own };
+                live =
+                    extend(s, &next, &alone, &from[..live.min(R)], to, &mut scores, *width, grown);
                 generation = 1 - generation;
             }
         }
-        let found = generations[generation].iter().take(live);
-        for (code, found) in codes.chunks_exact_mut(self.books.books + 1).zip(found) {
-            code.copy_from_slice(&found[..code.len()]);
-        }
+        code.copy_from_slice(&generations[generation][0][..code.len()]);
     }
 
     /// Changes the cell, and then each word, to the best one beside the rest of the code. Returns whether anything changed.
@@ -290,6 +279,81 @@ impl<'a> Row<'a> {
         }
         changed
     }
+}
+
+/// What the words of a codebook add to the score of a code, beside what they add to every code.
+pub(super) trait Continuations {
+    /// The place of the codebook in a code.
+    fn place(&self) -> usize;
+    /// For each word, its products with what the code has so far.
+    fn products<S: F32x16>(&self, s: S, code: &Code) -> [S::V; VECTORS];
+    /// Prepares for the codes with this word.
+    fn prefetch<S: F32x16>(&self, s: S, word: u8);
+}
+
+/// A codebook of a segment, for one row.
+struct Book<'a> {
+    row: &'a Row<'a>,
+    book: usize,
+    /// The codebooks of the segment.
+    own: &'a Range<usize>,
+}
+
+impl Continuations for Book<'_> {
+    #[inline(always)]
+    fn place(&self) -> usize {
+        self.book + 1
+    }
+
+    #[inline(always)]
+    fn products<S: F32x16>(&self, s: S, code: &Code) -> [S::V; VECTORS] {
+        self.row.products(s, self.book, self.own, self.own.start..self.book, code)
+    }
+
+    #[inline(always)]
+    fn prefetch<S: F32x16>(&self, s: S, word: u8) {
+        if self.book + 1 < self.own.end {
+            let pair = self.row.tables.pairs.of(self.book, word, self.book + 1, self.own);
+            for line in pair.as_chunks::<16>().0.iter().step_by(LINE) {
+                s.prefetch(line, 0);
+            }
+        }
+    }
+}
+
+/// Extends codes by a word of a codebook, and writes the best of them, at most `width`. `alone` is what each word adds to every code.
+/// Returns how many codes there are. `grown` is working memory.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "an inlined part of two loops")]
+pub(super) fn extend<S: F32x16, C: Continuations, const R: usize>(
+    s: S,
+    next: &C,
+    alone: &[S::V; VECTORS],
+    from: &[Code],
+    to: &mut [Code],
+    scores: &mut [f32; R],
+    width: usize,
+    grown: &mut [Words],
+) -> usize {
+    for (i, code) in from.iter().enumerate() {
+        let sums = next.products(s, code);
+        // Relative to the score of the first candidate.
+        let score = s.splat(scores[i] - scores[0]);
+        for v in 0..VECTORS {
+            let sum = s.add(alone[v], s.add(sums[v], sums[v]));
+            s.store(s.add(score, sum), &mut grown[i][v]);
+        }
+    }
+    let kept = smallest::<S, R>(s, grown[..from.len()].as_flattened());
+    let (best, live) = (scores[0], width.min(from.len() * WORDS));
+    for i in 0..live.min(R) {
+        let (parent, word) = (item(kept[i]) / WORDS % R, item(kept[i]) % WORDS);
+        to[i] = from[parent];
+        to[i][next.place()] = word as u8;
+        next.prefetch(s, word as u8);
+        scores[i] = best + grown[parent].as_flattened()[word];
+    }
+    live
 }
 
 /// The numbers of 32 times 256 items.

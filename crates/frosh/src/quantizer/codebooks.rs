@@ -38,7 +38,7 @@ pub(crate) struct Codebooks {
     /// Number of codebooks.
     pub(crate) books: usize,
     pub(crate) segments: Vec<Segment>,
-    /// Number of cells: [`CELLS`], or 1 while words are fitted without cells.
+    /// Number of cells: [`CELLS`], and fewer in some tests.
     pub(crate) cell_count: usize,
     /// A vector of k coordinates for each cell.
     pub(crate) cells: Vec<f32>,

@@ -17,11 +17,11 @@ use std::ops::Range;
 
 /// Weight of the old cells and words, in rows.
 const RIDGE: f32 = 10.0;
-/// Steps of conjugate gradients. The next round starts where this one ends, so that they need not be exact.
-const STEPS: usize = 12;
+/// Steps of conjugate gradients that come near the solution.
+pub(super) const STEPS: usize = 12;
 
-/// Sets cells and words to the best for these codes.
-pub(super) fn solve(pool: &Pool, books: &mut Codebooks, rows: &[f32], codes: &[u8]) {
+/// Sets cells and words to the best for these codes, in `steps` steps.
+pub(super) fn solve(pool: &Pool, books: &mut Codebooks, rows: &[f32], codes: &[u8], steps: usize) {
     let mut pieces: Vec<Piece> = Vec::new();
     for (i, segment) in books.segments.iter().enumerate() {
         for first in segment.coordinates.clone().step_by(16) {
@@ -36,7 +36,7 @@ pub(super) fn solve(pool: &Pool, books: &mut Codebooks, rows: &[f32], codes: &[u
         let rows: Vec<Floats> = rows.chunks_exact(books.k).map(row).collect();
         let (length, own) = (books.books + 1, books.segments[piece.segment].books.clone());
         let entries = &mut piece.entries;
-        Isa::detect().sixteens(Solve { codes, length, books: own, rows: &rows, entries });
+        Isa::detect().sixteens(Solve { codes, length, books: own, rows: &rows, entries, steps });
     });
     pieces.iter().for_each(|piece| piece.store(books));
 }
@@ -90,6 +90,7 @@ struct Solve<'a> {
     rows: &'a [Floats],
     /// Cells and words.
     entries: &'a mut [Floats],
+    steps: usize,
 }
 
 impl Work16 for Solve<'_> {
@@ -97,7 +98,7 @@ impl Work16 for Solve<'_> {
 
     #[inline(always)]
     fn run<S: F32x16>(self, s: S) {
-        let Solve { codes, length, books, rows, entries } = self;
+        let Solve { codes, length, books, rows, entries, steps } = self;
         let cells = entries.len() - WORDS * books.len();
         let codes = Codes { codes, length, books, cells };
         let mut weights = vec![RIDGE; entries.len()];
@@ -121,7 +122,7 @@ impl Work16 for Solve<'_> {
             s.store(scaled, &mut step[i]);
             size = s.add(size, s.mul(x, scaled));
         }
-        for _ in 0..STEPS {
+        for _ in 0..steps {
             for i in 0..step.len() {
                 s.store(s.mul(s.load(&step[i]), s.splat(RIDGE)), &mut image[i]);
             }
@@ -252,7 +253,7 @@ mod tests {
         gram.llt(Side::Lower).unwrap().solve_in_place(right.as_mut());
         for threads in [1, 3] {
             let mut solved = fitted.clone();
-            solve(&Pool::new(threads).unwrap(), &mut solved, &rows, &codes);
+            solve(&Pool::new(threads).unwrap(), &mut solved, &rows, &codes, STEPS);
             let (mut away, mut moved) = (0f64, 0f64);
             for (i, j) in (0..count).flat_map(|i| (0..k).map(move |j| (i, j))) {
                 let got = match i < 256 {

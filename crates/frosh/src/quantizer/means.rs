@@ -9,32 +9,35 @@ use crate::arch::Isa;
 use crate::arch::byte_products::{self, ByteRows, ByteVectors};
 use crate::arch::sixteen::{F32x16, Floats, Work16};
 use crate::pool::Pool;
-use crate::quantizer::beam::smallest_item;
 use crate::random::Stream;
 
 /// Numbers of coordinates: d^(1/STEPS), d^(2/STEPS) and so on, up to d.
 const STEPS: usize = 5;
-/// Rounds for each number of coordinates.
+/// Rounds for each number of coordinates, and for all of them: least squares move the centres again (`least_squares.rs`).
 const ROUNDS: usize = 4;
+const LAST_ROUNDS: usize = 2;
 /// Rows of a task.
 const TASK_ROWS: usize = 512;
 
-/// 256 centres of rows of `width` coordinates, and the nearest centre of each row. The coordinates of the rows are left in
-/// another order, which saves a copy of them.
+/// 256 centres of rows of `width` coordinates. The coordinates of the rows are left in another order, which saves a copy of them.
 pub(super) fn k_means(
     pool: &Pool,
     rows: &mut [f32],
     width: usize,
     stream: &mut Stream,
-) -> (Vec<f32>, Vec<u32>) {
+) -> Vec<f32> {
     let order = by_variance(rows, width);
-    let jobs = rows.chunks_mut(TASK_ROWS * width).collect();
-    pool.each(jobs, |rows: &mut [f32]| {
+    // Rounded once: the first coordinates are the largest ones, so that fewer of them have the same scale.
+    let mut bytes = Vec::new();
+    bytes.resize_with((rows.len() / width).div_ceil(TASK_ROWS), ByteRows::default);
+    let jobs = rows.chunks_mut(TASK_ROWS * width).zip(&mut bytes).collect();
+    pool.each(jobs, |(rows, bytes): (&mut [f32], &mut ByteRows)| {
         let mut copy = vec![0f32; width];
         for row in rows.chunks_exact_mut(width) {
             copy.copy_from_slice(row);
             row.iter_mut().zip(&order).for_each(|(x, j)| *x = copy[*j]);
         }
+        bytes.load(Isa::detect(), rows, width, 0..width);
     });
     let sorted = &*rows;
     let n = sorted.len() / width;
@@ -55,8 +58,9 @@ pub(super) fn k_means(
             }
         }
         before = used;
-        for _ in 0..ROUNDS {
-            assign(pool, sorted, width, used, &centres, &mut nearest);
+        pool.each(bytes.iter_mut().collect(), |bytes: &mut ByteRows| bytes.limit(used));
+        for _ in 0..if used == width { LAST_ROUNDS } else { ROUNDS } {
+            assign(pool, &bytes, width, used, &centres, &mut nearest);
             for empty in update(pool, sorted, width, used, &mut centres, &nearest) {
                 // A centre without rows starts again at a random row.
                 let row = random(stream);
@@ -64,17 +68,31 @@ pub(super) fn k_means(
             }
         }
     }
-    assign(pool, sorted, width, width, &centres, &mut nearest);
     let mut found = vec![0f32; centres.len()];
     for (to, from) in found.chunks_exact_mut(width).zip(centres.chunks_exact(width)) {
         order.iter().zip(from).for_each(|(j, x)| to[*j] = *x);
     }
-    (found, nearest)
+    found
 }
 
-/// The coordinates from the largest variance to the smallest.
+/// The nearest centre of each row.
+pub(super) fn nearest(pool: &Pool, rows: &[f32], width: usize, centres: &[f32]) -> Vec<u32> {
+    let mut bytes = Vec::new();
+    bytes.resize_with((rows.len() / width).div_ceil(TASK_ROWS), ByteRows::default);
+    let jobs = bytes.iter_mut().zip(rows.chunks(TASK_ROWS * width)).collect();
+    pool.each(jobs, |(bytes, rows): (&mut ByteRows, &[f32])| {
+        bytes.load(Isa::detect(), rows, width, 0..width);
+    });
+    let mut nearest = vec![0u32; rows.len() / width];
+    assign(pool, &bytes, width, width, centres, &mut nearest);
+    nearest
+}
+
+/// The coordinates from the largest variance to the smallest, by some of the rows.
 fn by_variance(rows: &[f32], width: usize) -> Vec<usize> {
-    let variances = super::train::deviations(rows, width);
+    const ROWS: usize = 4096;
+    let some = &rows[..rows.len().min(ROWS * width)];
+    let variances = super::train::deviations(some, width);
     let mut order: Vec<usize> = (0..width).collect();
     order.sort_by(|a, b| variances[*b].total_cmp(&variances[*a]));
     order
@@ -83,7 +101,7 @@ fn by_variance(rows: &[f32], width: usize) -> Vec<usize> {
 /// Finds the nearest centre of each row by the first `used` coordinates.
 fn assign(
     pool: &Pool,
-    rows: &[f32],
+    rows: &[ByteRows],
     width: usize,
     used: usize,
     centres: &[f32],
@@ -93,12 +111,10 @@ fn assign(
     let squares: Vec<f32> = centres.chunks_exact(width).map(square).collect();
     let near: Vec<f32> = centres.chunks_exact(width).flat_map(|c| &c[..used]).copied().collect();
     let near = ByteVectors::new(&near, used);
-    let jobs = nearest.chunks_mut(TASK_ROWS).zip(rows.chunks(TASK_ROWS * width)).collect();
-    pool.each(jobs, |(nearest, rows): (&mut [u32], &[f32])| {
+    let jobs = nearest.chunks_mut(TASK_ROWS).zip(rows).collect();
+    pool.each(jobs, |(nearest, rows): (&mut [u32], &ByteRows)| {
         let mut products = vec![0f32; nearest.len() * CENTRES];
-        let mut bytes = ByteRows::default();
-        bytes.load(Isa::detect(), rows, width, 0..used);
-        byte_products::products(Isa::detect(), &near, &bytes, &mut products, CENTRES);
+        byte_products::products(Isa::detect(), &near, rows, &mut products, CENTRES);
         Isa::detect().sixteens(Nearest { products: &mut products, squares: &squares, nearest });
     });
 }
@@ -131,11 +147,13 @@ impl Work16 for Nearest<'_> {
             least = s.min(least, s.swap4(least));
             least = s.min(least, s.swap2(least));
             least = s.min(least, s.swap1(least));
-            // The smallest is exactly zero then, so that the key loses no precision.
-            for score in scores.iter_mut() {
-                s.store(s.sub(s.load(score), least), score);
+            for (i, score) in scores.iter().enumerate() {
+                let found = s.equal(s.load(score), least);
+                if found != 0 {
+                    *nearest = 16 * i as u32 + found.trailing_zeros();
+                    break;
+                }
             }
-            *nearest = smallest_item(s, scores) as u32;
         }
     }
 }
@@ -215,15 +233,21 @@ mod tests {
             };
             let pool = Pool::new(3).unwrap();
             let mut nearest = vec![0u32; n];
-            assign(&pool, &rows, width, used, &centres, &mut nearest);
+            let mut bytes: Vec<ByteRows> = Vec::new();
+            for rows in rows.chunks(TASK_ROWS * width) {
+                let mut own = ByteRows::default();
+                own.load(Isa::detect(), rows, width, 0..width);
+                own.limit(used);
+                bytes.push(own);
+            }
+            assign(&pool, &bytes, width, used, &centres, &mut nearest);
             // What rounding to bytes can change in a product with a centre: half a step of one factor for each value of the other.
             let sum = |x: &[f32]| x[..used].iter().map(|x| x.abs()).sum::<f32>();
-            let step = |x: &[f32], limit: f32| {
-                x[..used].iter().fold(0f32, |most, x| most.max(x.abs())) / limit
-            };
+            let step =
+                |x: &[f32], limit: f32| x.iter().fold(0f32, |most, x| most.max(x.abs())) / limit;
             let error = |row: &[f32], centre: &[f32]| {
-                0.5 * (sum(centre) * step(row, 127.0)
-                    + (sum(row) + step(row, 2.0)) * step(centre, 63.0))
+                0.5 * (sum(centre) * step(row, 63.0)
+                    + (sum(row) + step(row, 2.0)) * step(&centre[..used], 63.0))
             };
             for (row, nearest) in rows.chunks_exact(width).zip(&nearest) {
                 let all = centres.chunks_exact(width).map(|centre| error(row, centre));
@@ -262,7 +286,8 @@ mod tests {
             row[width - 1] += if i % 2 == 0 { 100.0 } else { -100.0 };
         }
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-        let (centres, nearest) = k_means(&Pool::ONE, &mut rows, width, stream);
+        let centres = k_means(&Pool::ONE, &mut rows.clone(), width, stream);
+        let nearest = nearest(&Pool::ONE, &rows, width, &centres);
         for (i, to) in nearest.iter().enumerate() {
             let last = centres[*to as usize * width + width - 1];
             assert!((last - if i % 2 == 0 { 100.0 } else { -100.0 }).abs() < 10.0, "{last}");

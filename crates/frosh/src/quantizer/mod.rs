@@ -56,6 +56,7 @@ mod codebooks;
 mod decoder;
 mod encode;
 mod fit;
+mod growth;
 mod least_squares;
 mod means;
 mod rounded;

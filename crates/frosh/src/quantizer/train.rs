@@ -2,7 +2,7 @@
 //!
 //! 1. Cells: k-means with 256 centres (`means.rs`).
 //! 2. Words: in each segment, codebook after codebook, k-means of what the earlier ones left over. What is left over by the
-//!    best few codes of a row counts, not only by the best one: the next codebook then overfits less.
+//!    best few codes of a row counts, not only by the best one: the next codebook then overfits less (`growth.rs`).
 //! 3. Rounds: all cells and words of a segment are the solution of a least-squares problem with the codes of the rows
 //!    fixed (`least_squares.rs`); then the rows are encoded again. The words are disturbed by noise that falls to zero, which
 //!    lets codes leave poor local optima (as in LSQ++).
@@ -13,18 +13,18 @@
 //! threads.
 
 use super::beam::Beam;
-use super::codebooks::{CELLS, Codebooks, Segment};
-use super::least_squares;
-use super::means::k_means;
+use super::codebooks::{CELLS, Codebooks, Segment, WORDS};
+use super::growth::{AddedBook, Candidates};
+use super::least_squares::{self, STEPS};
+use super::means::{self, k_means};
 use super::rounded::Buffers;
 use crate::arch::Isa;
 use crate::pool::Pool;
 use crate::random::Stream;
 
-/// Rows that one task encodes at a time.
-const BLOCK: usize = 128;
-/// Width of the beam while codebooks are built one by one.
-const FIRST_BEAM: usize = 4;
+/// Rows that are encoded at a time: their products with all entries stay in the second cache. And blocks of a task.
+const BLOCK: usize = 32;
+const TASK_BLOCKS: usize = 16;
 /// Width of the beam in the rounds: narrow while words are disturbed by noise anyway, and wide in the last rounds.
 const EARLY_BEAM: usize = 2;
 const LAST_BEAM: usize = 8;
@@ -45,7 +45,8 @@ pub(super) fn begin(
 ) -> Codebooks {
     let mut fitted = Codebooks::new(k, books, segments, CELLS);
     let mut rest = rows.to_vec();
-    let (cells, nearest) = k_means(pool, &mut rest, k, stream);
+    let cells = k_means(pool, &mut rest, k, stream);
+    let nearest = means::nearest(pool, rows, k, &cells);
     rest.copy_from_slice(rows);
     for (row, cell) in rest.chunks_exact_mut(k).zip(nearest) {
         let cell = &cells[cell as usize * k..][..k];
@@ -76,7 +77,8 @@ pub(super) fn improve(
     let mut codes = encode(pool, fitted, rows, EARLY_BEAM, 1);
     let deviations = deviations(rows, fitted.k);
     for round in 0..rounds {
-        least_squares::solve(pool, fitted, rows, &codes);
+        // Not exact: noise follows, and the next round goes on from here.
+        least_squares::solve(pool, fitted, rows, &codes, STEPS / 2);
         let noise = NOISE * (1.0 - (round + 1) as f64 / rounds as f64).sqrt();
         if noise > 0.0 {
             disturb(fitted, &deviations, noise, stream);
@@ -84,7 +86,7 @@ pub(super) fn improve(
         let beam = if round + LAST_ROUNDS < rounds { EARLY_BEAM } else { LAST_BEAM };
         codes = encode(pool, fitted, rows, beam, 1);
     }
-    least_squares::solve(pool, fitted, rows, &codes);
+    least_squares::solve(pool, fitted, rows, &codes, STEPS);
 }
 
 /// Encodes rows of k coordinates: a cell and a word of each codebook, a byte each.
@@ -95,25 +97,13 @@ pub(super) fn encode(
     beam: usize,
     sweeps: usize,
 ) -> Vec<u8> {
-    encode_with(pool, books, rows, sweeps, 1, || Beam::new(books, beam))
-}
-
-/// The same with a number of codes of each row: the best ones that the beam finds.
-fn encode_with(
-    pool: &Pool,
-    books: &Codebooks,
-    rows: &[f32],
-    sweeps: usize,
-    codes_per_row: usize,
-    beam: impl Fn() -> Beam + Sync,
-) -> Vec<u8> {
     let (tables, isa) = (books.tables(pool), Isa::detect());
-    let length = (books.books + 1) * codes_per_row;
+    let length = books.books + 1;
     let mut codes = vec![0u8; rows.len() / books.k * length];
-    let per_task = BLOCK * 4;
+    let per_task = BLOCK * TASK_BLOCKS;
     let jobs = codes.chunks_mut(per_task * length).zip(rows.chunks(per_task * books.k)).collect();
     pool.each(jobs, |(codes, rows): (&mut [u8], &[f32])| {
-        let mut beam = beam();
+        let mut beam = Beam::new(books, beam);
         let mut products = vec![0f32; BLOCK * books.entries()];
         let mut buffer = Buffers::default();
         let blocks = codes.chunks_mut(BLOCK * length).zip(rows.chunks(BLOCK * books.k));
@@ -130,29 +120,31 @@ fn first_words(pool: &Pool, rows: &[f32], segment: &Segment, stream: &mut Stream
     let width = segment.coordinates.len();
     let mut rest = rows.to_vec();
     let mut words = Vec::new();
+    let mut candidates = vec![Candidates::new(); rows.len() / width];
     for book in 0..segment.books.len() {
-        let (more, _) = k_means(pool, &mut rest, width, stream);
+        let more = k_means(pool, &mut rest, width, stream);
         words.extend(more);
         if book + 1 == segment.books.len() {
             break;
         }
-        let mut so_far = Codebooks::new(width, book + 1, 1, 1);
-        so_far.words.clone_from(&words);
-        let beam = || Beam::new(&so_far, FIRST_BEAM).keeping(CODES);
-        let codes = encode_with(pool, &so_far, rows, 0, CODES, beam);
+        AddedBook::new(pool, &words, width).extend(pool, rows, width, &mut candidates);
         rest.resize(CODES * rows.len(), 0.0);
-        let length = CODES * (book + 2);
         let jobs = rest
             .chunks_mut(BLOCK * CODES * width)
             .zip(rows.chunks(BLOCK * width))
-            .zip(codes.chunks(BLOCK * length))
+            .zip(candidates.chunks(BLOCK))
             .collect();
-        pool.each(jobs, |((rest, rows), codes): ((&mut [f32], &[f32]), &[u8])| {
-            let each = rest.chunks_exact_mut(width).zip(codes.chunks_exact(book + 2));
-            for (i, (rest, code)) in each.enumerate() {
-                so_far.decode(code, rest);
-                let row = &rows[i / CODES * width..][..width];
-                rest.iter_mut().zip(row).for_each(|(y, x)| *y = x - *y);
+        pool.each(jobs, |((rest, rows), candidates): ((&mut [f32], &[f32]), &[Candidates])| {
+            let each = rest.chunks_exact_mut(CODES * width).zip(rows.chunks_exact(width));
+            for ((rest, row), candidates) in each.zip(candidates) {
+                for (i, rest) in rest.chunks_exact_mut(width).enumerate() {
+                    rest.copy_from_slice(row);
+                    let code = &candidates.code(i)[1..book + 2];
+                    for (word, words) in code.iter().zip(words.chunks_exact(WORDS * width)) {
+                        let word = &words[usize::from(*word) * width..][..width];
+                        rest.iter_mut().zip(word).for_each(|(x, w)| *x -= w);
+                    }
+                }
             }
         });
     }
