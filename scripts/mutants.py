@@ -4,7 +4,7 @@
     python3 scripts/mutants.py                  # all of them
     python3 scripts/mutants.py sketch reservoir # those in files whose path contains one of these words
     python3 scripts/mutants.py 12 80            # those of these numbers
-    python3 scripts/mutants.py --list
+    python3 scripts/mutants.py --list           # says which entries no longer fit the code
 
 The list is scripts/mutants.txt; its head says how it is written. All errors are compiled into one copy of the
 library, behind switches, so there is one build; the variable FROSH_MUTANT chooses which one is on. The copy lies in
@@ -174,10 +174,15 @@ def run(programs: dict[str, Path], number: int) -> tuple[str, list[str]]:
 
 
 def main() -> None:
+    if any(word in sys.argv for word in ("-h", "--help")):
+        print(__doc__)
+        return
     mutants = read_list()
     if "--list" in sys.argv:
+        for path in sorted({m.path for m in mutants}):
+            switched((ROOT / SOURCE / path).read_text(), [m for m in mutants if m.path == path])
         print("\n".join(map(str, mutants)))
-        return
+        sys.exit(1 if any(m.stale for m in mutants) else 0)
     wanted = sys.argv[1:]
     numbers = {int(w) for w in wanted if w.isdigit()}
     words = [w for w in wanted if not w.isdigit()]
