@@ -58,7 +58,7 @@ pub(super) fn k_means(
             }
         }
         before = used;
-        pool.each(bytes.iter_mut().collect(), |bytes: &mut ByteRows| bytes.limit(used));
+        bytes.iter_mut().for_each(|bytes| bytes.limit(used));
         for _ in 0..if used == width { LAST_ROUNDS } else { ROUNDS } {
             assign(pool, &bytes, width, used, &centres, &mut nearest);
             for empty in update(pool, sorted, width, used, &mut centres, &nearest) {
