@@ -100,7 +100,7 @@ pub(crate) struct ByteRows {
     dim: usize,
     /// Quads of a row.
     stride: usize,
-    /// Coordinates, filled up with zeros to whole quads.
+    /// Coordinates. What fills up the last quad of a row is multiplied by zeros.
     quads: Vec<Quad>,
     scales: Vec<f32>,
 }
@@ -124,7 +124,6 @@ impl ByteRows {
     /// Limits products to the first `dim` coordinates.
     pub(crate) fn limit(&mut self, dim: usize) {
         assert!(dim.div_ceil(4) <= self.stride);
-        // The last quad may have more coordinates: they are multiplied by zeros.
         self.dim = dim;
     }
 

@@ -35,9 +35,9 @@ impl Candidates {
         Self { codes: [[0; MAX_LENGTH]; WIDTH], scores: [0.0; WIDTH], count: 1 }
     }
 
-    /// Code number `i`, or the best one if there are fewer.
+    /// Code number `i`. There are four as soon as there is a codebook.
     pub(super) fn code(&self, i: usize) -> &[u8] {
-        &self.codes[if i < self.count { i } else { 0 }]
+        &self.codes[i]
     }
 }
 
