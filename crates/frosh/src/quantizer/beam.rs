@@ -7,7 +7,8 @@
 //! ```
 //!
 //! so that everything is a sum of table entries. The beam starts with the best cells. Each codebook extends every
-//! candidate by 256 words and the best are kept. Then one sweep changes the cell or one word at a time while that helps.
+//! candidate by 256 words and the best are kept. (Changing one word at a time afterwards, while that helps, was measured: recall
+//! stays the same within chance.)
 //!
 //! **Selection.** The best of all continuations are found without branches. The last bits of a score are replaced by the number
 //! of the continuation. Sixteen such keys fill a vector, so a sorting network of minima and maxima sorts all lanes at once.
@@ -62,15 +63,14 @@ impl Beam {
         books: &Codebooks,
         tables: &Tables,
         products: &[f32],
-        sweeps: usize,
         codes: &mut [u8],
     ) {
         // The number of vectors is a power of two, for the sorting network. Each takes time to compile: four will do.
         match self.width {
-            1 => isa.sixteens(Rows::<1> { beam: self, books, tables, products, sweeps, codes }),
-            2..=4 => isa.sixteens(Rows::<4> { beam: self, books, tables, products, sweeps, codes }),
-            5..=8 => isa.sixteens(Rows::<8> { beam: self, books, tables, products, sweeps, codes }),
-            _ => isa.sixteens(Rows::<32> { beam: self, books, tables, products, sweeps, codes }),
+            1 => isa.sixteens(Rows::<1> { beam: self, books, tables, products, codes }),
+            2..=4 => isa.sixteens(Rows::<4> { beam: self, books, tables, products, codes }),
+            5..=8 => isa.sixteens(Rows::<8> { beam: self, books, tables, products, codes }),
+            _ => isa.sixteens(Rows::<32> { beam: self, books, tables, products, codes }),
         }
     }
 }
@@ -81,7 +81,6 @@ struct Rows<'a, const R: usize> {
     books: &'a Codebooks,
     tables: &'a Tables,
     products: &'a [f32],
-    sweeps: usize,
     codes: &'a mut [u8],
 }
 
@@ -90,16 +89,11 @@ impl<const R: usize> Work16 for Rows<'_, R> {
 
     #[inline(always)]
     fn run<S: F32x16>(self, s: S) {
-        let Rows { beam, books, tables, products, sweeps, codes } = self;
+        let Rows { beam, books, tables, products, codes } = self;
         let rows = products.chunks_exact(books.entries());
         for (code, products) in codes.chunks_exact_mut(books.books + 1).zip(rows) {
             let row = Row::new(books, tables, products);
             row.best::<S, R>(s, beam, code);
-            for _ in 0..sweeps {
-                if !row.sweep(s, &mut beam.cells, code) {
-                    break;
-                }
-            }
         }
     }
 }
@@ -183,22 +177,20 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// For each word of codebook `book`, its products with a cell and with the words of the codebooks `others`, which are of
-    /// the same segment.
+    /// For each word of codebook `book`, its products with the cell and the words that the code has before it, in the codebooks
+    /// `own` of the segment.
     #[inline(always)]
     fn products<S: F32x16>(
         &self,
         s: S,
         book: usize,
         own: &Range<usize>,
-        others: Range<usize>,
         code: &[u8],
     ) -> [S::V; VECTORS] {
         let cells = by_book(&self.tables.cell_words);
         let first = &cells[usize::from(code[0]) * self.books.books + book];
-        let pairs = others
-            .filter(|other| *other != book)
-            .map(|other| self.tables.pairs.of(other, code[other + 1], book, own));
+        let pairs = (own.start..book)
+            .map(|earlier| self.tables.pairs.of(earlier, code[earlier + 1], book, own));
         let scale = s.splat(self.tables.pairs.scale(book));
         // The next codebook needs the next blocks of the same words, which lie in the last cache.
         add_pairs::<S, true>(s, first, pairs, scale)
@@ -237,48 +229,6 @@ impl<'a> Row<'a> {
         }
         code.copy_from_slice(&generations[generation][0][..code.len()]);
     }
-
-    /// Changes the cell, and then each word, to the best one beside the rest of the code. Returns whether anything changed.
-    #[inline(always)]
-    fn sweep<S: F32x16>(&self, s: S, scores: &mut [f32], code: &mut [u8]) -> bool {
-        let cell_count = self.books.cell_count;
-        let mut changed = false;
-        self.score_cells(scores);
-        for (book, word) in code[1..].iter().enumerate() {
-            let at = (book * WORDS + usize::from(*word)) * cell_count;
-            let row = &self.tables.word_cells[at..][..cell_count];
-            for (to, x) in scores.iter_mut().zip(row) {
-                *to += 2.0 * x;
-            }
-        }
-        let best = smallest_item(s, scores.as_chunks().0).min(cell_count - 1);
-        if scores[best] < scores[usize::from(code[0])] {
-            code[0] = best as u8;
-            changed = true;
-        }
-        for segment in &self.books.segments {
-            let own = &segment.books;
-            for book in own.clone() {
-                let sums = self.products(s, book, own, own.clone(), code);
-                let mut scores = [[0f32; 16]; VECTORS];
-                for i in 0..VECTORS {
-                    let sum = s.sub(sums[i], s.load(&self.to_words[book][i]));
-                    s.store(s.add(s.load(&self.squares[book][i]), s.add(sum, sum)), &mut scores[i]);
-                }
-                // Relative to the present word, so that keys are precise where it matters.
-                let now = scores.as_flattened()[usize::from(code[book + 1])];
-                for scores in &mut scores {
-                    s.store(s.sub(s.load(scores), s.splat(now)), scores);
-                }
-                let best = smallest_item(s, &scores) % WORDS;
-                if scores.as_flattened()[best] < 0.0 {
-                    code[book + 1] = best as u8;
-                    changed = true;
-                }
-            }
-        }
-        changed
-    }
 }
 
 /// What the words of a codebook add to the score of a code, beside what they add to every code.
@@ -307,7 +257,7 @@ impl Continuations for Book<'_> {
 
     #[inline(always)]
     fn products<S: F32x16>(&self, s: S, code: &Code) -> [S::V; VECTORS] {
-        self.row.products(s, self.book, self.own, self.own.start..self.book, code)
+        self.row.products(s, self.book, self.own, code)
     }
 
     #[inline(always)]

@@ -125,12 +125,6 @@ impl Codebooks {
             cell_words.extend_from_slice(words);
         }
         drop(all);
-        let mut word_cells = vec![0f32; self.cell_count * count];
-        for (a, row) in cell_words.chunks_exact(count.max(1)).enumerate() {
-            for (j, x) in row.iter().enumerate() {
-                word_cells[j * self.cell_count + a] = *x;
-            }
-        }
         let square = |x: &[f32]| x.iter().map(|x| x * x).sum::<f32>();
         let mut squares: Vec<f32> = self.cells.chunks_exact(self.k).map(square).collect();
         for (i, segment) in self.segments.iter().enumerate() {
@@ -139,7 +133,7 @@ impl Codebooks {
         }
         let pairs = Pairs::new(self, pool);
         let rounded = RoundedProducts::new(self, cell_cells);
-        Tables { rounded, cell_words, word_cells, squares, pairs }
+        Tables { rounded, cell_words, squares, pairs }
     }
 }
 
@@ -150,19 +144,17 @@ pub(crate) struct Tables {
     rounded: RoundedProducts,
     /// For each cell, its product with every word.
     pub(crate) cell_words: Vec<f32>,
-    /// For each word, its product with every cell.
-    pub(crate) word_cells: Vec<f32>,
     /// Squared lengths of cells and words.
     pub(crate) squares: Vec<f32>,
     pub(crate) pairs: Pairs,
 }
 
-/// The products of the words of a segment with each other, for every segment. They are rounded to bytes: words of different codebooks
+/// The products of words with those of later codebooks of their segment. They are rounded to bytes: words of different codebooks
 /// are nearly orthogonal, so that little is lost, and encoding reads a quarter of the memory. All products with the words of a codebook have
 /// the same scale, so that their sums are whole numbers.
 #[derive(Debug)]
 pub(crate) struct Pairs {
-    /// For each word, its products with the words of each codebook of its segment.
+    /// For each word, its products with the words of each later codebook of its segment.
     bytes: Vec<i8>,
     /// For each codebook, where its words begin in `bytes`, in blocks of [`WORDS`].
     firsts: Vec<usize>,
@@ -170,28 +162,24 @@ pub(crate) struct Pairs {
     scales: Vec<f32>,
 }
 
-/// Some words of a codebook, and all words of its segment.
+/// Some words of a codebook, and all words of the later codebooks of its segment.
 struct SomeWords<'a> {
-    book: usize,
     words: &'a [f32],
-    own: Range<usize>,
-    all: &'a [f32],
+    /// The later codebooks.
+    later: Range<usize>,
+    later_words: &'a [f32],
     width: usize,
 }
 
 impl SomeWords<'_> {
-    /// Calls `work` for each word (by number) and each other codebook, with their products.
+    /// Calls `work` for each word (by number) and each later codebook, with their products.
     fn each(&self, mut work: impl FnMut(usize, usize, &[f32])) {
         let matrix = |x| MatRef::from_row_major_slice(x, x.len() / self.width, self.width);
         // A column for each word.
-        let products = linalg::product(matrix(self.all), matrix(self.words).transpose());
+        let products = linalg::product(matrix(self.later_words), matrix(self.words).transpose());
         for word in 0..products.ncols() {
             let blocks = products.col_as_slice(word).chunks_exact(WORDS);
-            for (other, products) in self.own.clone().zip(blocks) {
-                if other != self.book {
-                    work(word, other, products);
-                }
-            }
+            self.later.clone().zip(blocks).for_each(|(other, block)| work(word, other, block));
         }
     }
 }
@@ -207,15 +195,17 @@ impl Pairs {
         for (i, segment) in books.segments.iter().enumerate() {
             let (own, width) = (segment.books.clone(), segment.coordinates.len());
             let all = &books.words[books.words_of(i)];
-            for (book, words) in own.clone().zip(all.chunks_exact(WORDS * width)) {
+            for book in own.clone() {
+                let (words, later_words) =
+                    all[(book - own.start) * WORDS * width..].split_at(WORDS * width);
+                let later = book + 1..own.end;
                 firsts.push(blocks);
-                blocks += WORDS * own.len();
+                blocks += WORDS * later.len();
                 let some = words.chunks_exact(TASK_WORDS * width);
                 tasks.extend(some.map(|words| SomeWords {
-                    book,
                     words,
-                    own: own.clone(),
-                    all,
+                    later: later.clone(),
+                    later_words,
                     width,
                 }));
             }
@@ -224,7 +214,7 @@ impl Pairs {
         let mut most = vec![vec![0f32; books.books]; tasks.len()];
         pool.each(most.iter_mut().zip(&tasks).collect(), |(most, task): (&mut Vec<f32>, _)| {
             let words = &task.words[..SCALE_WORDS * task.width];
-            SomeWords { words, own: task.own.clone(), ..*task }.each(|_, other, products| {
+            SomeWords { words, later: task.later.clone(), ..*task }.each(|_, other, products| {
                 most[other] = most[other].max(largest(products));
             });
         });
@@ -234,13 +224,13 @@ impl Pairs {
         let mut bytes = vec![0i8; blocks * WORDS];
         let (mut left, mut jobs) = (&mut bytes[..], Vec::new());
         for task in &tasks {
-            let (own, rest) = left.split_at_mut(TASK_WORDS * task.own.len() * WORDS);
+            let (own, rest) = left.split_at_mut(TASK_WORDS * task.later.len() * WORDS);
             left = rest;
             jobs.push((own, task));
         }
         pool.each(jobs, |(bytes, task)| {
             task.each(|word, other, products| {
-                let block = word * task.own.len() + other - task.own.start;
+                let block = word * task.later.len() + other - task.later.start;
                 let bytes = &mut bytes[block * WORDS..][..WORDS];
                 let factor = if scales[other] > 0.0 { 1.0 / scales[other] } else { 0.0 };
                 for (byte, x) in bytes.iter_mut().zip(products) {
@@ -251,21 +241,22 @@ impl Pairs {
         Self { bytes, firsts, scales }
     }
 
-    /// The products of a word of a codebook with those of another codebook, in units of [`Pairs::scale`]. `own` are the codebooks of their
+    /// The products of a word of a codebook with those of a later codebook, in units of [`Pairs::scale`]. `own` are the codebooks of their
     /// segment.
     #[inline(always)]
     pub(crate) fn of(
         &self,
         book: usize,
         word: u8,
-        other: usize,
+        later: usize,
         own: &Range<usize>,
     ) -> &[i8; WORDS] {
-        let block = self.firsts[book] + usize::from(word) * own.len() + other - own.start;
+        let first = book + 1;
+        let block = self.firsts[book] + usize::from(word) * (own.end - first) + later - first;
         &self.bytes.as_chunks().0[block]
     }
 
-    /// The unit of products with words of this codebook.
+    /// The unit of products with words of this codebook. It is 0 for the first codebook of a segment.
     #[inline(always)]
     pub(crate) fn scale(&self, book: usize) -> f32 {
         self.scales[book]

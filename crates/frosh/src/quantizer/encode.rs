@@ -146,7 +146,7 @@ impl Quantizer {
             let z = &z[..block.len() * k];
             tables.rounded_products(isa, &self.books, z, &mut buffer, &mut products);
             let codes = &mut codes[..block.len() * length];
-            beam.encode(isa, &self.books, tables, &products, 1, codes);
+            beam.encode(isa, &self.books, tables, &products, codes);
             let each = codes.chunks_exact(length).zip(z.chunks_exact(k)).zip(&norms);
             for (out, ((code, z), norm)) in out.chunks_exact_mut(bytes).zip(each) {
                 let books = &self.books;

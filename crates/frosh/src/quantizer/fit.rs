@@ -45,7 +45,7 @@ const MAX_MEASURED_ROWS: usize = 16_384;
 const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
 /// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 3 at 8, 16 and 32 bytes.
-const MAX_PRODUCTS: usize = 20 << 20;
+const MAX_PRODUCTS: usize = 10 << 20;
 /// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
@@ -95,15 +95,15 @@ fn share_outside(bytes: usize) -> f64 {
 /// Segments for codes of so many bytes: as few as memory allows.
 fn segment_count(bytes: usize) -> usize {
     // A byte for all pairs of words, if there were one segment; divided by the number of segments.
-    let products = (WORDS * (bytes - 2)).pow(2);
+    let products = (WORDS * (bytes - 2)).pow(2) / 2;
     products.div_ceil(MAX_PRODUCTS)
 }
 
 /// Sampled rows that codebooks for codes of so many bytes are fitted to, if memory is to suffice for k directions.
 fn fitted_rows(bytes: usize, k: usize) -> usize {
     let words = WORDS * (bytes - 2);
-    // Bytes between words, single precision between words and cells, and the same transposed.
-    let products = words * words / segment_count(bytes) + 2 * 4 * words * CELLS;
+    // Bytes between words, and single precision between words and cells.
+    let products = words * words / 2 / segment_count(bytes) + 4 * words * CELLS;
     MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products) / (4 * k))
 }
 
@@ -365,7 +365,7 @@ impl Fitted {
         origin: Origin,
     ) -> Self {
         let (k, length) = (books.k, books.books + 1);
-        let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM, 1);
+        let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM);
         let inverses: Vec<f32> = sample.scales.iter().map(|s| 1.0 / (s * s)).collect();
         let mut decoded = vec![0f32; k];
         let gains = gains(&codes, &books, origin);
@@ -510,7 +510,7 @@ mod tests {
         train::improve(&Pool::ONE, &mut books, &seen, 2, stream);
         let of_stream = |rows| Origin { fitted: n, rows };
         let error = |rows: &[f32], gains: &dyn Fn(&[u8]) -> Vec<f32>| -> f64 {
-            let codes = train::encode(&Pool::ONE, &books, rows, 8, 1);
+            let codes = train::encode(&Pool::ONE, &books, rows, 8);
             let (gains, mut decoded) = (gains(&codes), vec![0f32; k]);
             let each = rows.chunks_exact(k).zip(codes.chunks_exact(3)).zip(gains);
             let of = |((row, code), gain): ((&[f32], &[u8]), f32)| {

@@ -89,7 +89,7 @@ fn a_wide_beam_finds_the_best_code_of_two_cells_and_one_codebook() {
     };
     for (row, products) in data.chunks_exact(k).zip(products.chunks_exact(books.entries())) {
         let mut code = [0u8; 2];
-        beam.encode(crate::arch::Isa::detect(), &books, &tables, products, 0, &mut code);
+        beam.encode(crate::arch::Isa::detect(), &books, &tables, products, &mut code);
         let all = (0..2u8).flat_map(|a| (0..=255u8).map(move |b| [a, b]));
         let best = all.map(|code| error(row, &code)).fold(f32::INFINITY, f32::min);
         assert!(error(row, &code) <= best + 1e-4);
@@ -141,7 +141,7 @@ fn products_between_words_are_rounded_to_steps_of_their_scale() {
     for threads in [1, 3] {
         let pairs = books.tables(&Pool::new(threads).unwrap()).pairs;
         let mut cut = 0;
-        for (book, other) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
+        for (book, other) in [(0, 1), (0, 2), (1, 2)] {
             let scale = pairs.scale(other);
             for i in 0..WORDS {
                 for (j, byte) in pairs.of(book, i as u8, other, &own).iter().enumerate() {
@@ -161,15 +161,15 @@ fn products_between_words_are_rounded_to_steps_of_their_scale() {
 }
 
 #[test]
-fn wider_beams_and_sweeps_leave_less_error() {
+fn wider_beams_leave_less_error() {
     let (k, n) = (24, 2000);
     let data = normal(n * k, 6);
     let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
     let mut books = train::begin(&Pool::ONE, &data, k, 4, 2, stream);
     train::improve(&Pool::ONE, &mut books, &data, 3, stream);
     assert_eq!(books.segments.len(), 2);
-    let error = |beam, sweeps| {
-        let codes = train::encode(&Pool::ONE, &books, &data, beam, sweeps);
+    let error = |beam| {
+        let codes = train::encode(&Pool::ONE, &books, &data, beam);
         let mut decoded = vec![0f32; k];
         let of = |(row, code): (&[f32], &[u8])| {
             books.decode(code, &mut decoded);
@@ -177,8 +177,8 @@ fn wider_beams_and_sweeps_leave_less_error() {
         };
         data.chunks_exact(k).zip(codes.chunks_exact(5)).map(of).sum::<f64>()
     };
-    let (greedy, swept, wide) = (error(1, 0), error(1, 1), error(16, 1));
-    assert!(wide < swept && swept < greedy, "{greedy} {swept} {wide}");
+    let (greedy, narrow, wide) = (error(1), error(4), error(16));
+    assert!(wide < narrow && narrow < greedy, "{greedy} {narrow} {wide}");
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn rounds_of_training_lower_the_error() {
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
         let mut books = train::begin(&Pool::ONE, &data, k, 3, 1, stream);
         train::improve(&Pool::ONE, &mut books, &data, rounds, stream);
-        let codes = train::encode(&Pool::ONE, &books, &other, 8, 1);
+        let codes = train::encode(&Pool::ONE, &books, &other, 8);
         let mut decoded = vec![0f32; k];
         let of = |(row, code): (&[f32], &[u8])| {
             books.decode(code, &mut decoded);

@@ -74,7 +74,7 @@ pub(super) fn improve(
     rounds: usize,
     stream: &mut Stream,
 ) {
-    let mut codes = encode(pool, fitted, rows, EARLY_BEAM, 1);
+    let mut codes = encode(pool, fitted, rows, EARLY_BEAM);
     let deviations = deviations(rows, fitted.k);
     for round in 0..rounds {
         // Not exact: noise follows, and the next round goes on from here.
@@ -84,19 +84,13 @@ pub(super) fn improve(
             disturb(fitted, &deviations, noise, stream);
         }
         let beam = if round + LAST_ROUNDS < rounds { EARLY_BEAM } else { LAST_BEAM };
-        codes = encode(pool, fitted, rows, beam, 1);
+        codes = encode(pool, fitted, rows, beam);
     }
     least_squares::solve(pool, fitted, rows, &codes, STEPS);
 }
 
 /// Encodes rows of k coordinates: a cell and a word of each codebook, a byte each.
-pub(super) fn encode(
-    pool: &Pool,
-    books: &Codebooks,
-    rows: &[f32],
-    beam: usize,
-    sweeps: usize,
-) -> Vec<u8> {
+pub(super) fn encode(pool: &Pool, books: &Codebooks, rows: &[f32], beam: usize) -> Vec<u8> {
     let (tables, isa) = (books.tables(pool), Isa::detect());
     let length = books.books + 1;
     let mut codes = vec![0u8; rows.len() / books.k * length];
@@ -109,7 +103,7 @@ pub(super) fn encode(
         let blocks = codes.chunks_mut(BLOCK * length).zip(rows.chunks(BLOCK * books.k));
         for (codes, rows) in blocks {
             tables.rounded_products(isa, books, rows, &mut buffer, &mut products);
-            beam.encode(isa, books, &tables, &products, sweeps, codes);
+            beam.encode(isa, books, &tables, &products, codes);
         }
     });
     codes
