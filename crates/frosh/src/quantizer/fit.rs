@@ -44,8 +44,8 @@ const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
 const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
-/// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 3 at 8, 16 and 32 bytes.
-const MAX_PRODUCTS: usize = 10 << 20;
+/// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 2 at 8, 16 and 32 bytes.
+const MAX_PRODUCTS: usize = 15 << 20;
 /// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;

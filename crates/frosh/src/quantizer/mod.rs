@@ -91,7 +91,7 @@ pub(crate) const DEFAULT_BEAM: usize = 8;
 /// [module page](crate::quantizer) has the definitions.
 ///
 /// Memory: 8 k d bytes for k directions and d dimensions, and at most 1,024 k (1 + M) bytes of codebooks. Encoding adds tables of
-/// products between words: 3, 11 and 18 MB at 8, 16 and 32 bytes.
+/// products between words: 3, 11 and 23 MB at 8, 16 and 32 bytes.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};
