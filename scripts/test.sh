@@ -16,12 +16,11 @@ case "$what" in all | core | cluster | python) ;; *)
     ;;
 esac
 
+# The tests of the cluster and of Python compare with the program. `cargo test` builds it. To build it once more alone would compile the
+# library again, since the features of dependencies differ.
 if wants core; then
     cargo test --release
-fi
-# The other tests compare with the program. The tests of the program have built it; to build it alone would compile the library again,
-# since the features of dependencies differ.
-if ! wants core; then
+else
     cargo build --release -p frosh-cli
 fi
 if wants cluster; then
