@@ -13,7 +13,11 @@ errors over the queries, and the processor's seconds for training.
     python3 scripts/compare_quality.py --json cells.json --markdown     # goes on where it stopped
 
 FAISS's additive quantisers (RQ, LSQ) code all bytes and store no norm: they are ranked by the exact distance
-to the decoded rows. A cell of theirs that takes longer than --limit seconds is left out, and the table says so.
+to the decoded rows. A cell of theirs that takes longer than --limit seconds is left out, with those of more bytes,
+and the table says so.
+
+Every cell has the build that made it: a hash of the program, or the versions of the packages. Cells of other builds
+are measured again, so that one table is of one build.
 
 Bytes count everything that is stored for each vector. Methods that need as many dimensions as bits take as
 many bits as there are, and the table says the bytes. PQ wants a multiple of its bytes: zeros are added.
@@ -26,8 +30,10 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -329,12 +335,14 @@ def faiss_pq(data: Set, size: int, rows: int, rotate: bool) -> dict[str, Cell]:
 
 
 def faiss_additive(data: Set, size: int, rows: int, name: str, limit: int) -> dict[str, Cell]:
-    """RQ or LSQ with a byte for each of `size` codebooks, in a process that can be stopped."""
+    """RQ or LSQ with a byte for each of `size` codebooks, in a process with a limit of its processor time."""
     import multiprocessing
+    import resource
 
     def work(to: Any) -> None:
         import numpy as np
 
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         chosen = np.random.default_rng(SEED).permutation(data.n)[:rows]
         index, seconds = faiss_index(data, f"{name}{size}x8", data.base[chosen])
         coding, codes = timed(lambda: index.sa_encode(data.base))
@@ -347,11 +355,14 @@ def faiss_additive(data: Set, size: int, rows: int, name: str, limit: int) -> di
     process = multiprocessing.get_context("fork").Process(target=work, args=(there,))
     process.start()
     there.close()
-    if not here.poll(limit):
-        process.kill()
-        say(f"{name}: not done after {limit} seconds")
+    try:
+        cell = here.recv()
+    except EOFError:
+        process.join()
+        if process.exitcode not in (-signal.SIGKILL, -signal.SIGXCPU):
+            sys.exit(f"{name} at {size} bytes failed: exit code {process.exitcode}")
+        say(f"{name}: not done after {limit} seconds of the processor")
         return {f"FAISS {name}": {"late": limit}}
-    cell = here.recv()
     process.join()
     return {f"FAISS {name}": cell}
 
@@ -483,9 +494,10 @@ def main() -> None:
     parser.add_argument("--without", metavar="TEXT", help="no methods with this in their names")
     parser.add_argument("--pq-rows", type=int, default=65_536, metavar="N",
                         help="rows that FAISS's quantisers learn from: 65,536 as FAISS does; fewer is quicker")
-    parser.add_argument("--limit", type=int, default=1200, metavar="SECONDS",
-                        help="seconds for a cell of FAISS's additive quantisers")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep cells here; what is there is not done again")
+    parser.add_argument("--limit", type=int, default=3600, metavar="SECONDS",
+                        help="seconds of the processor for a cell of FAISS's additive quantisers")
+    parser.add_argument("--json", type=Path, metavar="FILE",
+                        help="keep cells here; what is there is not done again, unless another build made it")
     parser.add_argument("--show", action="store_true", help="measure nothing: print what --json holds")
     parser.add_argument("--markdown", action="store_true", help="print the tables as markdown")
     args = parser.parse_args()
@@ -493,6 +505,12 @@ def main() -> None:
 
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "frosh-cli"], cwd=ROOT, check=True)
     cells: list[Cell] = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
+    program = hashlib.sha256(FROSH.read_bytes()).hexdigest()[:12]
+    build = lambda method: " ".join(PINS) if method.startswith(("FAISS", "PCA")) else program  # noqa: E731
+    others = [c for c in cells if c["build"] != build(c["method"])]
+    if others and not args.show:
+        say(f"{len(others)} cells are of another build, and are measured again")
+        cells = [c for c in cells if c not in others]
     # What one model gives is measured together; the slow ones come last for each set.
     groups: list[tuple[Callable[[Set, int], dict[str, Cell]], list[str]]] = [
         *((lambda data, size, model=model: frosh(data, size, *model), list(model[2].values()))
@@ -511,7 +529,8 @@ def main() -> None:
             data = None
             for work, names in groups:
                 for size in args.sizes or BYTES:
-                    known = {c["method"] for c in cells if (c["set"], c["size"]) == (name, size)}
+                    known = {c["method"] for c in cells if c["set"] == name
+                             and (c["size"] == size or ("late" in c and c["size"] < size))}
                     missing = [n for n in names if wanted(n) and n not in known]
                     if not missing or (work is faiss_rabitq and size <= RABITQ_FACTORS):
                         continue
@@ -523,7 +542,7 @@ def main() -> None:
                     for method, cell in work(data, size).items():
                         if method in missing:
                             cells.append({"set": name, "rows": data.n, "dim": data.dim, "size": size,
-                                          "method": method} | cell)
+                                          "method": method, "build": build(method)} | cell)
                     if args.json:
                         args.json.write_text(json.dumps(cells, indent=0))
     print(f"{QUERIES:,} queries, one thread; {', '.join(PINS)}; PQ and OPQ learn from {args.pq_rows:,} rows\n")
