@@ -115,36 +115,35 @@ fn by_book(numbers: &[f32]) -> &[Words] {
     numbers.as_chunks::<16>().0.as_chunks::<VECTORS>().0
 }
 
-/// The sums of `first` and `scale` times all `pairs`. With `AHEAD`, the block behind each of the pairs will be needed next.
+/// Whole numbers for the words of a codebook.
+pub(super) type Sums<S> = [<S as F32x16>::I; VECTORS];
+
+/// Adds all `pairs` to `sums`. With `AHEAD`, the block behind each of the pairs will be needed next.
 #[inline(always)]
 pub(super) fn add_pairs<'a, S: F32x16, const AHEAD: bool>(
     s: S,
-    first: &Words,
     pairs: impl Iterator<Item = &'a [i8; WORDS]> + Clone,
-    scale: S::V,
-) -> [S::V; VECTORS] {
-    let mut sums = [s.splat(0.0); VECTORS];
+    sums: &mut Sums<S>,
+) {
     if S::MANY_REGISTERS {
-        add_some::<S, VECTORS, AHEAD>(s, first, pairs, scale, 0, &mut sums);
+        add_some::<S, VECTORS, AHEAD>(s, pairs, 0, sums);
     } else {
         const HALF: usize = VECTORS / 2;
-        add_some::<S, HALF, AHEAD>(s, first, pairs.clone(), scale, 0, &mut sums);
-        add_some::<S, HALF, AHEAD>(s, first, pairs, scale, HALF, &mut sums);
+        add_some::<S, HALF, AHEAD>(s, pairs.clone(), 0, sums);
+        add_some::<S, HALF, AHEAD>(s, pairs, HALF, sums);
     }
-    sums
 }
 
-/// `N` of these sums, from vector `from` on. The whole numbers are in registers.
+/// Adds to `N` of these sums, from vector `from` on. They are in registers.
 #[inline(always)]
 fn add_some<'a, S: F32x16, const N: usize, const AHEAD: bool>(
     s: S,
-    first: &Words,
     pairs: impl Iterator<Item = &'a [i8; WORDS]>,
-    scale: S::V,
     from: usize,
-    sums: &mut [S::V; VECTORS],
+    sums: &mut Sums<S>,
 ) {
     let mut whole = [s.whole_zeros(); N];
+    whole.copy_from_slice(&sums[from..from + N]);
     for pair in pairs {
         let pair = pair.as_chunks::<16>().0;
         for i in 0..N {
@@ -154,9 +153,19 @@ fn add_some<'a, S: F32x16, const N: usize, const AHEAD: bool>(
             }
         }
     }
-    for i in 0..N {
-        sums[from + i] = s.add(s.load(&first[from + i]), s.mul(s.floats(whole[i]), scale));
+    sums[from..from + N].copy_from_slice(&whole);
+}
+
+/// In how many of these places, from the first one on, all codes are equal.
+#[inline(always)]
+fn agreement(codes: &[Code], places: Range<usize>) -> usize {
+    let mut differences = [0u8; MAX_LENGTH];
+    for code in &codes[1..] {
+        for ((to, a), b) in differences.iter_mut().zip(code).zip(&codes[0]) {
+            *to |= a ^ b;
+        }
     }
+    differences[places].iter().take_while(|difference| **difference == 0).count()
 }
 
 impl<'a> Row<'a> {
@@ -175,25 +184,6 @@ impl<'a> Row<'a> {
         {
             *to = square - 2.0 * product;
         }
-    }
-
-    /// For each word of codebook `book`, its products with the cell and the words that the code has before it, in the codebooks
-    /// `own` of the segment.
-    #[inline(always)]
-    fn products<S: F32x16>(
-        &self,
-        s: S,
-        book: usize,
-        own: &Range<usize>,
-        code: &[u8],
-    ) -> [S::V; VECTORS] {
-        let cells = by_book(&self.tables.cell_words);
-        let first = &cells[usize::from(code[0]) * self.books.books + book];
-        let pairs = (own.start..book)
-            .map(|earlier| self.tables.pairs.of(earlier, code[earlier + 1], book, own));
-        let scale = s.splat(self.tables.pairs.scale(book));
-        // The next codebook needs the next blocks of the same words, which lie in the last cache.
-        add_pairs::<S, true>(s, first, pairs, scale)
     }
 
     /// Writes the best code that the beam finds.
@@ -233,10 +223,14 @@ impl<'a> Row<'a> {
 
 /// What the words of a codebook add to the score of a code, beside what they add to every code.
 pub(super) trait Continuations {
-    /// The place of the codebook in a code.
-    fn place(&self) -> usize;
-    /// For each word, its products with what the code has so far.
-    fn products<S: F32x16>(&self, s: S, code: &Code) -> [S::V; VECTORS];
+    /// The places of the words that the codebook has products with. Its own place follows.
+    fn places(&self) -> Range<usize>;
+    /// Adds, for each word of the codebook, its products with the words that the code has in these places.
+    fn add_products<S: F32x16>(&self, s: S, code: &Code, places: Range<usize>, sums: &mut Sums<S>);
+    /// The unit of these products.
+    fn scale(&self) -> f32;
+    /// For each word of the codebook, its product with the cell of the code.
+    fn to_cell(&self, code: &Code) -> &Words;
     /// Prepares for the codes with this word.
     fn prefetch<S: F32x16>(&self, s: S, word: u8);
 }
@@ -251,13 +245,27 @@ struct Book<'a> {
 
 impl Continuations for Book<'_> {
     #[inline(always)]
-    fn place(&self) -> usize {
-        self.book + 1
+    fn places(&self) -> Range<usize> {
+        self.own.start + 1..self.book + 1
     }
 
     #[inline(always)]
-    fn products<S: F32x16>(&self, s: S, code: &Code) -> [S::V; VECTORS] {
-        self.row.products(s, self.book, self.own, code)
+    fn add_products<S: F32x16>(&self, s: S, code: &Code, places: Range<usize>, sums: &mut Sums<S>) {
+        let Book { row, book, own } = self;
+        let pairs = places.map(|place| row.tables.pairs.of(place - 1, code[place], *book, own));
+        // The next codebook needs the next blocks of the same words, which lie in the last cache.
+        add_pairs::<S, true>(s, pairs, sums);
+    }
+
+    #[inline(always)]
+    fn scale(&self) -> f32 {
+        self.row.tables.pairs.scale(self.book)
+    }
+
+    #[inline(always)]
+    fn to_cell(&self, code: &Code) -> &Words {
+        let cells = by_book(&self.row.tables.cell_words);
+        &cells[usize::from(code[0]) * self.row.books.books + self.book]
     }
 
     #[inline(always)]
@@ -285,12 +293,21 @@ pub(super) fn extend<S: F32x16, C: Continuations, const R: usize>(
     width: usize,
     grown: &mut [Words],
 ) -> usize {
+    // Codes of a beam descend from few codes a few codebooks ago: most of their words are the same, and are added up once.
+    let places = next.places();
+    let apart = places.start + agreement(from, places.clone());
+    let mut shared = [s.whole_zeros(); VECTORS];
+    next.add_products(s, &from[0], places.start..apart, &mut shared);
+    let scale = s.splat(next.scale());
     for (i, code) in from.iter().enumerate() {
-        let sums = next.products(s, code);
+        let mut whole = shared;
+        next.add_products(s, code, apart..places.end, &mut whole);
+        let to_cell = next.to_cell(code);
         // Relative to the score of the first candidate.
         let score = s.splat(scores[i] - scores[0]);
         for v in 0..VECTORS {
-            let sum = s.add(alone[v], s.add(sums[v], sums[v]));
+            let sum = s.add(s.load(&to_cell[v]), s.mul(s.floats(whole[v]), scale));
+            let sum = s.add(alone[v], s.add(sum, sum));
             s.store(s.add(score, sum), &mut grown[i][v]);
         }
     }
@@ -299,7 +316,7 @@ pub(super) fn extend<S: F32x16, C: Continuations, const R: usize>(
     for i in 0..live.min(R) {
         let (parent, word) = (item(kept[i]) / WORDS % R, item(kept[i]) % WORDS);
         to[i] = from[parent];
-        to[i][next.place()] = word as u8;
+        to[i][places.end] = word as u8;
         next.prefetch(s, word as u8);
         scores[i] = best + grown[parent].as_flattened()[word];
     }

@@ -3,7 +3,7 @@
 //! It is the beam search of `beam.rs`, kept between codebooks: each new codebook extends the codes of every row by a word, and
 //! the best few are kept. Nothing is encoded twice.
 
-use super::beam::{Code, Continuations, MAX_LENGTH, VECTORS, Words, add_pairs, extend};
+use super::beam::{Code, Continuations, MAX_LENGTH, Sums, VECTORS, Words, add_pairs, extend};
 use super::codebooks::WORDS;
 use crate::arch::Isa;
 use crate::arch::byte_products::{self, ByteRows, ByteVectors, largest, rounded};
@@ -11,6 +11,7 @@ use crate::arch::sixteen::{F32x16, Work16};
 use crate::linalg;
 use crate::pool::Pool;
 use faer::MatRef;
+use std::ops::Range;
 
 /// Codes that are kept for a row.
 const WIDTH: usize = 4;
@@ -127,15 +128,24 @@ impl Work16 for Extend<'_> {
 
 impl Continuations for AddedBook {
     #[inline(always)]
-    fn place(&self) -> usize {
-        self.book + 1
+    fn places(&self) -> Range<usize> {
+        1..self.book + 1
     }
 
     #[inline(always)]
-    fn products<S: F32x16>(&self, s: S, code: &Code) -> [S::V; VECTORS] {
-        let pairs =
-            (0..self.book).map(|other| &self.pairs[WORDS * other + usize::from(code[other + 1])]);
-        add_pairs::<S, false>(s, &NOTHING, pairs, s.splat(self.scale))
+    fn add_products<S: F32x16>(&self, s: S, code: &Code, places: Range<usize>, sums: &mut Sums<S>) {
+        let pairs = places.map(|place| &self.pairs[WORDS * (place - 1) + usize::from(code[place])]);
+        add_pairs::<S, false>(s, pairs, sums);
+    }
+
+    #[inline(always)]
+    fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    #[inline(always)]
+    fn to_cell(&self, _: &Code) -> &Words {
+        &NOTHING
     }
 
     #[inline(always)]
