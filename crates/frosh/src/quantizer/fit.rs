@@ -11,6 +11,7 @@
 
 use super::codebooks::{CELLS, Codebooks, WORDS};
 use super::encode::CodedRow;
+use super::half_rows::{FittedRows, HalfPiece, HalfRows};
 use super::scalar::{MAX_LEVERAGE, Predictions, ScalarCode, Terms, entries};
 use super::slopes::{self, Sampled};
 use super::{DEFAULT_BEAM, Facts, Quantizer, train};
@@ -37,15 +38,15 @@ const MAX_BYTES: usize = 64;
 const MIN_SAMPLE: usize = 1024;
 /// Most sampled rows that codebooks are fitted to: 256 for each word. More hardly improve them.
 const MAX_FITTED_ROWS: usize = 256 * WORDS;
-/// Most memory for the projections of these rows and for the products between words, in bytes.
-const MAX_FIT_MEMORY: usize = 52 << 20;
+/// Most memory for the projections of these rows, and for the words and the products between them, in bytes.
+const MAX_FIT_MEMORY: usize = 56 << 20;
 /// Most sampled rows that choices are measured on, and that codebooks begin with.
 const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
 const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
-/// Most memory for the products between words, in bytes. It decides how many segments there are: 1, 1 and 2 at 8, 16 and 32 bytes.
-const MAX_PRODUCTS: usize = 15 << 20;
+/// Most memory for the products between words, in bytes. It decides how many segments there are: 1 up to 32 bytes, and more beyond.
+const MAX_PRODUCTS: usize = 30 << 20;
 /// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
@@ -104,7 +105,9 @@ fn fitted_rows(bytes: usize, k: usize) -> usize {
     let words = WORDS * (bytes - 2);
     // Bytes between words, and single precision between words and cells.
     let products = words * words / 2 / segment_count(bytes) + 4 * words * CELLS;
-    MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products) / (4 * k))
+    // In single precision and as bytes.
+    let words = 5 * words * k / segment_count(bytes);
+    MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products + words) / (2 * k))
 }
 
 /// Rejects a number of bytes that is impossible for such a sketch.
@@ -182,6 +185,7 @@ impl Sketch {
         let count = most_directions(bytes).min(self.dim);
         let old = self.principal(pool, count.min(self.sketch_rows()));
         let (v, _) = self.refined_to(pool, old.vectors.as_ref(), &old.values, count);
+        drop(old);
         let Some(mut held) = HeldOut::new(self, pool, v.as_ref(), MAX_MEASURED_ROWS) else {
             return Err(too_few(self.reservoir.len()));
         };
@@ -191,36 +195,35 @@ impl Sketch {
         // A byte is for the cell, and one for the scalar.
         let books = bytes - 2;
         let segments = segment_count(bytes).min(k).min(books);
-        let mut books = train::begin(pool, &sample.rows, k, books, segments, stream);
+        let mut rows = HalfRows::new(k, &std::mem::take(&mut sample.rows));
+        let mut books = train::begin(pool, &rows, k, books, segments, stream);
         let (directions, scales) = sample.directions(self.dim, v.as_ref());
-        let (measured, first_rows) = (sample.rows.len(), held.base + held.queries);
-        let rows = first_rows + fitted_rows(bytes, k).saturating_sub(held.base);
-        self.project_more(pool, first_rows..rows, &directions, &mut sample.rows);
-        let origin = Origin { fitted: sample.rows.len() / k, rows: self.rows };
-        train::improve(pool, &mut books, &sample.rows, origin.rounds(), stream);
-        // The measure needs memory of its own.
-        sample.rows.truncate(measured);
-        sample.rows.shrink_to_fit();
+        let (measured, first_rows) = (rows.count(), held.base + held.queries);
+        let more = fitted_rows(bytes, k).saturating_sub(measured);
+        self.project_more(pool, first_rows..first_rows + more, &directions, &mut rows);
+        let origin = Origin { fitted: rows.count(), rows: self.rows };
+        train::improve(pool, &mut books, &rows, origin.rounds());
+        // The measure needs memory of its own, and so do the tables of the encoding.
+        rows.truncate(measured);
+        let codes = train::encode(pool, &books, &rows, DEFAULT_BEAM);
+        sample.rows = rows.floats(measured, k);
+        drop(rows);
         let depth = held.depth(self.rows);
         let rows = self.reservoir.part(&self.mean, 0..first_rows);
         let sampled = Sampled { rows, dim: self.dim, held_out: held.queries };
-        let fitted = Fitted::new(pool, &held, &sample, books, &sampled, depth, origin);
+        let gains = gains(&codes, &books, origin);
+        let base = Base { books: &books, codes: &codes, gains: &gains, sample: &sample };
+        let (scalar, figures) = base.fit_scalar(pool, &held, &sampled, depth);
         let facts =
             Facts { dim: self.dim, bytes, metric: self.metric, seed: self.seed, rows: self.rows };
-        let slopes = fitted.scalar.slopes.map(|s| rounded(s.into()));
-        let mut quantizer = Quantizer::assemble(
-            facts,
-            self.mean.clone(),
-            directions,
-            scales,
-            fitted.books,
-            fitted.scalar,
-        );
+        let slopes = scalar.slopes.map(|s| rounded(s.into()));
+        let mut quantizer =
+            Quantizer::assemble(facts, self.mean.clone(), directions, scales, books, scalar);
         quantizer.choice = Some(Box::new(QuantizerChoice {
             slopes,
-            map: rounded(fitted.figures.map),
-            recall: rounded(top_recall(&fitted.figures, depth)),
-            forecast: fitted.figures.forecast(depth, self.rows),
+            map: rounded(figures.map),
+            recall: rounded(top_recall(&figures, depth)),
+            forecast: figures.forecast(depth, self.rows),
         }));
         Ok(quantizer)
     }
@@ -231,22 +234,22 @@ impl Sketch {
         pool: &Pool,
         range: Range<usize>,
         directions: &[f32],
-        rows: &mut Vec<f32>,
+        rows: &mut HalfRows,
     ) {
         let k = directions.len() / self.dim;
         let sample = self.reservoir.part(&self.mean, range);
         let by = MatRef::from_row_major_slice(directions, k, self.dim).transpose();
-        let (known, more) = (rows.len(), sample.len() * k);
-        rows.reserve_exact(more);
-        rows.resize(known + more, 0.0);
-        let jobs = rows[known..].chunks_mut(PART_ROWS * k).enumerate().collect();
-        pool.each(jobs, |(part, to): (usize, &mut [f32])| {
-            let (from, count) = (part * PART_ROWS, to.len() / k);
-            let mut rows = vec![0f32; count * self.dim];
+        let known = rows.count();
+        rows.grow(sample.len());
+        let jobs = rows.pieces(known, PART_ROWS).enumerate().collect();
+        pool.each(jobs, |(part, mut to): (usize, HalfPiece<'_>)| {
+            let (from, count) = (part * PART_ROWS, to.count());
+            let (mut rows, mut projected) = (vec![0f32; count * self.dim], vec![0f32; count * k]);
             sample.read(from..from + count, 0..self.dim, &mut rows);
             let rows = MatRef::from_row_major_slice(&rows, count, self.dim);
-            let to = MatMut::from_row_major_slice_mut(to, count, k);
-            matmul(to, Accum::Replace, rows, by, 1.0, Par::Seq);
+            let projections = MatMut::from_row_major_slice_mut(&mut projected, count, k);
+            matmul(projections, Accum::Replace, rows, by, 1.0, Par::Seq);
+            to.write(&mut projected);
         });
     }
 }
@@ -301,7 +304,8 @@ impl Sample {
         let order = deal(&variances, segments.min(rank));
         let own: Vec<(usize, f32)> = order.iter().map(|j| (*j, scales[*j] as f32)).collect();
         let row = |i: usize| own.iter().map(move |(j, s)| (i, *j, *s));
-        let rows = (0..held.base).flat_map(row).map(|(i, j, s)| turned[(i, j)] * s).collect();
+        let mut rows = Vec::with_capacity(held.base * rank);
+        rows.extend((0..held.base).flat_map(row).map(|(i, j, s)| turned[(i, j)] * s));
         let queries = Mat::from_fn(rank, held.queries, |j, q| turned[(held.base + q, order[j])]);
         let scales = own.iter().map(|(_, s)| *s).collect();
         Self { rows, queries, scales, order, axes }
@@ -344,65 +348,6 @@ fn deal(variances: &[f64], segments: usize) -> Vec<usize> {
         dealt[to].1.push(j);
     }
     dealt.into_iter().flat_map(|(_, own)| own).collect()
-}
-
-/// Codebooks with the scalar that measured best.
-struct Fitted {
-    books: Codebooks,
-    scalar: ScalarCode,
-    figures: Figures,
-}
-
-impl Fitted {
-    /// Chooses the slopes for some codebooks.
-    fn new(
-        pool: &Pool,
-        held: &HeldOut,
-        sample: &Sample,
-        books: Codebooks,
-        sampled: &Sampled<'_>,
-        depth: f64,
-        origin: Origin,
-    ) -> Self {
-        let (k, length) = (books.k, books.books + 1);
-        let codes = train::encode(pool, &books, &sample.rows, DEFAULT_BEAM);
-        let inverses: Vec<f32> = sample.scales.iter().map(|s| 1.0 / (s * s)).collect();
-        let mut decoded = vec![0f32; k];
-        let gains = gains(&codes, &books, origin);
-        let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k));
-        let all: Vec<Terms> = each
-            .zip(held.squares.iter().zip(gains.chunks_exact(books.segments.len())))
-            .map(|((code, z), (norm, gains))| {
-                let (books, norm) = (&books, *norm as f32);
-                let row = CodedRow { books, code, z, norm, inverses: &inverses, gains };
-                row.terms(Isa::detect(), &mut decoded)
-            })
-            .collect();
-        // Before the products of all rows and queries are made, which are most of the memory.
-        let predictions = Predictions::fit(&codes, books.books, &all);
-        let base = Base { books: &books, codes: &codes, gains: &gains, sample };
-        let queries = |range: Range<usize>| sample.projections(range);
-        let slopes = slopes::fit(pool, &all, sampled, depth, queries, |q| base.products(pool, q));
-        let products = base.products(pool, sample.queries.as_ref());
-        let measure = |taus: &[f32]| {
-            held.figures(pool, |query, scores| {
-                let products = products.col_as_slice(query);
-                scores.extend(taus.iter().zip(products).map(|(tau, p)| tau - 2.0 * p));
-            })
-        };
-        let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
-        let scalar = ScalarCode::fit(slopes, &predictions, &codes, books.books, &taus);
-        let coded: Vec<f32> = codes
-            .chunks_exact(length)
-            .zip(&taus)
-            .map(|(code, tau)| {
-                let level = scalar.encode(code, *tau);
-                scalar.predict(code) + scalar.levels[usize::from(level)]
-            })
-            .collect();
-        let figures = measure(&coded);
-        Self { books, scalar, figures }
-    }
 }
 
 /// The mean of the expected recall@10 and recall@20.
@@ -466,6 +411,51 @@ struct Base<'a> {
 }
 
 impl Base<'_> {
+    /// Chooses the scalar, and measures it.
+    fn fit_scalar(
+        &self,
+        pool: &Pool,
+        held: &HeldOut,
+        sampled: &Sampled<'_>,
+        depth: f64,
+    ) -> (ScalarCode, Figures) {
+        let Self { books, codes, gains, sample } = self;
+        let (k, length) = (books.k, books.books + 1);
+        let inverses: Vec<f32> = sample.scales.iter().map(|s| 1.0 / (s * s)).collect();
+        let mut decoded = vec![0f32; k];
+        let each = codes.chunks_exact(length).zip(sample.rows.chunks_exact(k));
+        let all: Vec<Terms> = each
+            .zip(held.squares.iter().zip(gains.chunks_exact(books.segments.len())))
+            .map(|((code, z), (norm, gains))| {
+                let norm = *norm as f32;
+                let row = CodedRow { books, code, z, norm, inverses: &inverses, gains };
+                row.terms(Isa::detect(), &mut decoded)
+            })
+            .collect();
+        // Before the products of all rows and queries are made, which are most of the memory.
+        let predictions = Predictions::fit(codes, books.books, &all);
+        let queries = |range: Range<usize>| sample.projections(range);
+        let slopes = slopes::fit(pool, &all, sampled, depth, queries, |q| self.products(pool, q));
+        let products = self.products(pool, sample.queries.as_ref());
+        let measure = |taus: &[f32]| {
+            held.figures(pool, |query, scores| {
+                let products = products.col_as_slice(query);
+                scores.extend(taus.iter().zip(products).map(|(tau, p)| tau - 2.0 * p));
+            })
+        };
+        let taus: Vec<f32> = all.iter().map(|t| t.tau(slopes)).collect();
+        let scalar = ScalarCode::fit(slopes, &predictions, codes, books.books, &taus);
+        let coded: Vec<f32> = codes
+            .chunks_exact(length)
+            .zip(&taus)
+            .map(|(code, tau)| {
+                let level = scalar.encode(code, *tau);
+                scalar.predict(code) + scalar.levels[usize::from(level)]
+            })
+            .collect();
+        (scalar, measure(&coded))
+    }
+
     /// v.c for all rows of the base (rows) and these projections of queries (columns).
     fn products(&self, pool: &Pool, queries: MatRef<'_, f32>) -> Mat<f32> {
         const PIECE: usize = 512;
@@ -495,6 +485,7 @@ impl Base<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantizer::half_rows::FloatRows;
     use crate::random::Purpose;
 
     /// The error of k-means on rows that it was not fitted to, as [`gains`] has it and as it is. With one codebook the leverage is exact,
@@ -506,11 +497,11 @@ mod tests {
         let mut normal = || -> Vec<f32> { (0..n * k).map(|_| stream.normal() as f32).collect() };
         let (seen, other) = (normal(), normal());
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-        let mut books = train::begin(&Pool::ONE, &seen, k, 2, 1, stream);
-        train::improve(&Pool::ONE, &mut books, &seen, 2, stream);
+        let mut books = train::begin(&Pool::ONE, &FloatRows { k, values: &seen }, k, 2, 1, stream);
+        train::improve(&Pool::ONE, &mut books, &FloatRows { k, values: &seen }, 2);
         let of_stream = |rows| Origin { fitted: n, rows };
         let error = |rows: &[f32], gains: &dyn Fn(&[u8]) -> Vec<f32>| -> f64 {
-            let codes = train::encode(&Pool::ONE, &books, rows, 8);
+            let codes = train::encode(&Pool::ONE, &books, &FloatRows { k, values: rows }, 8);
             let (gains, mut decoded) = (gains(&codes), vec![0f32; k]);
             let each = rows.chunks_exact(k).zip(codes.chunks_exact(3)).zip(gains);
             let of = |((row, code), gain): ((&[f32], &[u8]), f32)| {

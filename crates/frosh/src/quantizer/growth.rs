@@ -5,6 +5,7 @@
 
 use super::beam::{Code, Continuations, MAX_LENGTH, Sums, VECTORS, Words, add_pairs, extend};
 use super::codebooks::WORDS;
+use super::half_rows::FittedRows;
 use crate::arch::Isa;
 use crate::arch::byte_products::{self, ByteRows, ByteVectors, largest, rounded};
 use crate::arch::sixteen::{F32x16, Work16};
@@ -83,14 +84,24 @@ impl AddedBook {
         Self { book, words: ByteVectors::new(new, width), squares, pairs, scale }
     }
 
-    /// Extends the codes of all rows.
-    pub(super) fn extend(&self, pool: &Pool, rows: &[f32], width: usize, all: &mut [Candidates]) {
-        let jobs = all.chunks_mut(TASK_ROWS).zip(rows.chunks(TASK_ROWS * width)).collect();
-        pool.each(jobs, |(all, rows): (&mut [Candidates], &[f32])| {
+    /// Extends the codes of all rows of `width` coordinates.
+    pub(super) fn extend(
+        &self,
+        pool: &Pool,
+        rows: &impl FittedRows,
+        width: usize,
+        all: &mut [Candidates],
+    ) {
+        let jobs = all.chunks_mut(TASK_ROWS).enumerate().collect();
+        pool.each(jobs, |(task, all): (usize, &mut [Candidates])| {
             let (isa, mut bytes) = (Isa::detect(), ByteRows::default());
             let mut products = vec![[[0f32; 16]; VECTORS]; BLOCK];
-            for (all, rows) in all.chunks_mut(BLOCK).zip(rows.chunks(BLOCK * width)) {
-                bytes.load(isa, rows, width, 0..width);
+            let mut block = vec![0f32; BLOCK * width];
+            let firsts = (task * TASK_ROWS..).step_by(BLOCK);
+            for (all, first) in all.chunks_mut(BLOCK).zip(firsts) {
+                let block = &mut block[..all.len() * width];
+                rows.read_rows(first, 0..width, block);
+                bytes.load(isa, block, width, 0..width);
                 let floats = products.as_flattened_mut().as_flattened_mut();
                 byte_products::products(isa, &self.words, &bytes, floats, WORDS);
                 isa.sixteens(Extend { book: self, products: &products, all });
@@ -155,6 +166,7 @@ impl Continuations for AddedBook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantizer::half_rows::FloatRows;
     use crate::random::{Purpose, Stream};
 
     /// The score of a code by its definition, and how far rounding to bytes may move it.
@@ -204,7 +216,8 @@ mod tests {
         for book in 0..books {
             let words = &words[..(book + 1) * WORDS * width];
             let before = all.clone();
-            AddedBook::new(&pool, words, width).extend(&pool, &rows, width, &mut all);
+            let floats = FloatRows { k: width, values: &rows };
+            AddedBook::new(&pool, words, width).extend(&pool, &floats, width, &mut all);
             for ((row, before), after) in rows.chunks_exact(width).zip(&before).zip(&all) {
                 assert_eq!(after.count, WIDTH);
                 let mut best: Vec<f64> = before.codes[..before.count]

@@ -10,6 +10,7 @@
 //! gradients multiply by O and O', which are look-ups and sums. They start at the old words, which are near.
 
 use super::codebooks::{Codebooks, WORDS};
+use super::half_rows::FittedRows;
 use crate::arch::Isa;
 use crate::arch::sixteen::{F32x16, Floats, Work16};
 use crate::pool::Pool;
@@ -21,7 +22,13 @@ const RIDGE: f32 = 10.0;
 pub(super) const STEPS: usize = 12;
 
 /// Sets cells and words to the best for these codes, in `steps` steps.
-pub(super) fn solve(pool: &Pool, books: &mut Codebooks, rows: &[f32], codes: &[u8], steps: usize) {
+pub(super) fn solve(
+    pool: &Pool,
+    books: &mut Codebooks,
+    rows: &impl FittedRows,
+    codes: &[u8],
+    steps: usize,
+) {
     let mut pieces: Vec<Piece> = Vec::new();
     for (i, segment) in books.segments.iter().enumerate() {
         for first in segment.coordinates.clone().step_by(16) {
@@ -32,8 +39,12 @@ pub(super) fn solve(pool: &Pool, books: &mut Codebooks, rows: &[f32], codes: &[u
     pool.each(pieces.iter_mut().collect(), |piece: &mut Piece| {
         let own = &piece.coordinates;
         piece.entries = piece.load(books);
-        let row = |row: &[f32]| padded(&row[own.clone()]);
-        let rows: Vec<Floats> = rows.chunks_exact(books.k).map(row).collect();
+        let row = |i: usize| {
+            let mut row = [0f32; 16];
+            rows.read(i, own.clone(), &mut row[..own.len()]);
+            row
+        };
+        let rows: Vec<Floats> = (0..rows.count()).map(row).collect();
         let (length, own) = (books.books + 1, books.segments[piece.segment].books.clone());
         let entries = &mut piece.entries;
         Isa::detect().sixteens(Solve { codes, length, books: own, rows: &rows, entries, steps });
@@ -216,6 +227,7 @@ impl Codes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantizer::half_rows::FloatRows;
     use crate::random::{Purpose, Stream};
     use faer::linalg::solvers::Solve as _;
     use faer::{Mat, Side};
@@ -253,7 +265,13 @@ mod tests {
         gram.llt(Side::Lower).unwrap().solve_in_place(right.as_mut());
         for threads in [1, 3] {
             let mut solved = fitted.clone();
-            solve(&Pool::new(threads).unwrap(), &mut solved, &rows, &codes, STEPS);
+            solve(
+                &Pool::new(threads).unwrap(),
+                &mut solved,
+                &FloatRows { k, values: &rows },
+                &codes,
+                STEPS,
+            );
             let (mut away, mut moved) = (0f64, 0f64);
             for (i, j) in (0..count).flat_map(|i| (0..k).map(move |j| (i, j))) {
                 let got = match i < 256 {

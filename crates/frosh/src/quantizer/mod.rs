@@ -13,7 +13,8 @@
 //! | `mod.rs` | [`Quantizer`] |
 //! | `fit.rs`, `slopes.rs` | fitting to a sketch: directions and scales; slopes |
 //! | `codebooks.rs`, `train.rs` | cells and words; fitting them to sampled rows |
-//! | `means.rs`, `least_squares.rs` | the two steps of it: k-means, and the best words for given codes |
+//! | `means.rs`, `growth.rs`, `least_squares.rs` | the steps of it: k-means, codebook after codebook, and the best words for given codes |
+//! | `half_rows.rs` | the rows in half precision |
 //! | `beam.rs`, `rounded.rs`, `encode.rs` | the code of a row |
 //! | `decoder.rs` | where a decoded row lies, for bounds |
 //! | `scalar.rs` | what the distance needs beside the decoded row |
@@ -49,7 +50,7 @@
 //!
 //! # Differences from the paper
 //!
-//! The paper has sign bits only. Codebooks begin as those of a residual quantiser and are improved as in LSQ++ (Martinez et al., 2018).
+//! The paper has sign bits only. Codebooks begin as those of a residual quantiser and are improved as in LSQ (Martinez et al., 2016).
 
 mod beam;
 mod codebooks;
@@ -57,6 +58,7 @@ mod decoder;
 mod encode;
 mod fit;
 mod growth;
+mod half_rows;
 mod least_squares;
 mod means;
 mod rounded;

@@ -1,5 +1,6 @@
 use super::beam::{Beam, MAX_BEAM};
 use super::codebooks::{CELLS, Codebooks, Products, WORDS};
+use super::half_rows::FloatRows;
 use super::rounded::Buffers;
 use super::train;
 use super::*;
@@ -165,11 +166,11 @@ fn wider_beams_leave_less_error() {
     let (k, n) = (24, 2000);
     let data = normal(n * k, 6);
     let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-    let mut books = train::begin(&Pool::ONE, &data, k, 4, 2, stream);
-    train::improve(&Pool::ONE, &mut books, &data, 3, stream);
+    let mut books = train::begin(&Pool::ONE, &FloatRows { k, values: &data }, k, 4, 2, stream);
+    train::improve(&Pool::ONE, &mut books, &FloatRows { k, values: &data }, 3);
     assert_eq!(books.segments.len(), 2);
     let error = |beam| {
-        let codes = train::encode(&Pool::ONE, &books, &data, beam);
+        let codes = train::encode(&Pool::ONE, &books, &FloatRows { k, values: &data }, beam);
         let mut decoded = vec![0f32; k];
         let of = |(row, code): (&[f32], &[u8])| {
             books.decode(code, &mut decoded);
@@ -187,9 +188,9 @@ fn rounds_of_training_lower_the_error() {
     let (data, other) = (normal(n * k, 7), normal(n * k, 8));
     let error = |rounds| {
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
-        let mut books = train::begin(&Pool::ONE, &data, k, 3, 1, stream);
-        train::improve(&Pool::ONE, &mut books, &data, rounds, stream);
-        let codes = train::encode(&Pool::ONE, &books, &other, 8);
+        let mut books = train::begin(&Pool::ONE, &FloatRows { k, values: &data }, k, 3, 1, stream);
+        train::improve(&Pool::ONE, &mut books, &FloatRows { k, values: &data }, rounds);
+        let codes = train::encode(&Pool::ONE, &books, &FloatRows { k, values: &other }, 8);
         let mut decoded = vec![0f32; k];
         let of = |(row, code): (&[f32], &[u8])| {
             books.decode(code, &mut decoded);
