@@ -39,7 +39,7 @@ const MIN_SAMPLE: usize = 1024;
 /// Most sampled rows that codebooks are fitted to: 256 for each word. More hardly improve them.
 const MAX_FITTED_ROWS: usize = 256 * WORDS;
 /// Most memory for the projections of these rows, and for the words and the products between them, in bytes.
-const MAX_FIT_MEMORY: usize = 56 << 20;
+const MAX_FIT_MEMORY: usize = 59 << 20;
 /// Most sampled rows that choices are measured on, and that codebooks begin with.
 const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
@@ -47,10 +47,12 @@ const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
 /// Most memory for the products between words, in bytes. It decides how many segments there are: 1 up to 32 bytes, and more beyond.
 const MAX_PRODUCTS: usize = 30 << 20;
-/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word.
+/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word. Short codes have
+/// [`SHORT_ROUNDS`] times as many: they gain the most, and take the least time.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
 const ROWS_PER_ROUND: f64 = 40.0 * WORDS as f64;
+const SHORT_ROUNDS: usize = 2;
 /// Exponent of the scales.
 const SCALE_POWER: f64 = 0.25;
 /// Smallest scale. Directions without variance must not divide by zero.
@@ -83,9 +85,14 @@ pub struct QuantizerChoice {
     pub forecast: Forecast,
 }
 
-/// The largest number of directions for codes of so many bytes. Short codes hardly reach more, and are to be fast.
+/// Whether codes of so many bytes are short: they hardly reach many directions, and are to be fast.
+fn is_short(bytes: usize) -> bool {
+    bytes < 16
+}
+
+/// The largest number of directions for codes of so many bytes.
 fn most_directions(bytes: usize) -> usize {
-    if bytes < 16 { MIN_DIRECTIONS } else { MAX_DIRECTIONS }
+    if is_short(bytes) { MIN_DIRECTIONS } else { MAX_DIRECTIONS }
 }
 
 /// The share of the variance that the directions may leave out: much less than what codes of so many bytes leave out themselves.
@@ -196,13 +203,14 @@ impl Sketch {
         let books = bytes - 2;
         let segments = segment_count(bytes).min(k).min(books);
         let mut rows = HalfRows::new(k, &std::mem::take(&mut sample.rows));
-        let mut books = train::begin(pool, &rows, k, books, segments, stream);
         let (directions, scales) = sample.directions(self.dim, v.as_ref());
+        drop(v);
+        let mut books = train::begin(pool, &rows, k, books, segments, stream);
         let (measured, first_rows) = (rows.count(), held.base + held.queries);
         let more = fitted_rows(bytes, k).saturating_sub(measured);
         self.project_more(pool, first_rows..first_rows + more, &directions, &mut rows);
         let origin = Origin { fitted: rows.count(), rows: self.rows };
-        train::improve(pool, &mut books, &rows, origin.rounds());
+        train::improve(pool, &mut books, &rows, origin.rounds(bytes));
         // The measure needs memory of its own, and so do the tables of the encoding.
         rows.truncate(measured);
         let codes = train::encode(pool, &books, &rows, DEFAULT_BEAM);
@@ -249,7 +257,7 @@ impl Sketch {
             let rows = MatRef::from_row_major_slice(&rows, count, self.dim);
             let projections = MatMut::from_row_major_slice_mut(&mut projected, count, k);
             matmul(projections, Accum::Replace, rows, by, 1.0, Par::Seq);
-            to.write(&mut projected);
+            to.write(&projected);
         });
     }
 }
@@ -368,10 +376,11 @@ struct Origin {
 impl Origin {
     /// Rounds that pay. With few rows for each word, more rounds fit the words to single rows. This harms the rows that were not
     /// fitted to, so that it counts less if these are few.
-    fn rounds(self) -> usize {
+    fn rounds(self, bytes: usize) -> usize {
+        let times = if is_short(bytes) { SHORT_ROUNDS } else { 1 };
         let unseen = 1.0 - self.fitted as f64 / self.rows as f64;
-        let rounds = self.fitted as f64 / unseen.max(f64::EPSILON) / ROWS_PER_ROUND;
-        (rounds as usize).clamp(MIN_ROUNDS, MAX_ROUNDS)
+        let rounds = times as f64 * self.fitted as f64 / unseen.max(f64::EPSILON) / ROWS_PER_ROUND;
+        (rounds as usize).clamp(times * MIN_ROUNDS, times * MAX_ROUNDS)
     }
 }
 
