@@ -14,7 +14,7 @@
 //! | `fit.rs`, `slopes.rs` | fitting to a sketch: directions and scales; slopes |
 //! | `codebooks.rs`, `train.rs` | cells and words; fitting them to sampled rows |
 //! | `means.rs`, `growth.rs`, `least_squares.rs` | the steps of it: k-means, codebook after codebook, and the best words for given codes |
-//! | `half_rows.rs` | the rows in half precision |
+//! | `half_rows.rs` | the rows that codebooks are fitted to, in 16 bits |
 //! | `beam.rs`, `rounded.rs`, `encode.rs` | the code of a row |
 //! | `decoder.rs` | where a decoded row lies, for bounds |
 //! | `scalar.rs` | what the distance needs beside the decoded row |
@@ -93,7 +93,7 @@ pub(crate) const DEFAULT_BEAM: usize = 8;
 /// [module page](crate::quantizer) has the definitions.
 ///
 /// Memory: 8 k d bytes for k directions and d dimensions, and at most 1,024 k (1 + M) bytes of codebooks. Encoding adds tables of
-/// products between words: 3, 11 and 23 MB at 8, 16 and 32 bytes.
+/// products between words: 3, 11 and 39 MB at 8, 16 and 32 bytes.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};
