@@ -270,3 +270,9 @@ fn a_quantizer_of_twice_the_directions_takes_no_more_memory() {
     // Where all columns vary alike, there are 256 directions at 16 and 32 bytes.
     alone(|| watch_quantizers(DIM, 34, 0.0));
 }
+
+#[test]
+fn a_quantizer_of_twice_the_directions_and_more_rows_takes_no_more_memory() {
+    // At 32 bytes, not all rows fit even as bytes.
+    alone(|| watch_quantizers(480, 66, 0.0));
+}

@@ -11,9 +11,9 @@
 
 use super::codebooks::{CELLS, Codebooks, WORDS};
 use super::encode::CodedRow;
-use super::half_rows::{FittedRows, HalfPiece, HalfRows};
 use super::scalar::{MAX_LEVERAGE, Predictions, ScalarCode, Terms, entries};
 use super::slopes::{self, Sampled};
+use super::stored_rows::{FittedRows, Piece, StoredRows};
 use super::{DEFAULT_BEAM, Facts, Quantizer, train};
 use crate::arch::Isa;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ use crate::random::{Purpose, Stream};
 use crate::sketch::Sketch;
 use crate::sketch::config::{Config, Method};
 use crate::sketch::reservoir::PART_ROWS;
-use crate::sketch::rounding::Rounding;
+use crate::sketch::rounding::{Precision, Rounding};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
@@ -38,8 +38,8 @@ const MAX_BYTES: usize = 64;
 const MIN_SAMPLE: usize = 1024;
 /// Most sampled rows that codebooks are fitted to: 256 for each word. More hardly improve them.
 const MAX_FITTED_ROWS: usize = 256 * WORDS;
-/// Most memory for the projections of these rows, and for the words and the products between them, in bytes.
-const MAX_FIT_MEMORY: usize = 59 << 20;
+/// Most memory for the projections and codes of these rows, and for the words and the products between them, in bytes.
+const MAX_FIT_MEMORY: usize = 60 << 20;
 /// Most sampled rows that choices are measured on, and that codebooks begin with.
 const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
@@ -107,14 +107,23 @@ fn segment_count(bytes: usize) -> usize {
     products.div_ceil(MAX_PRODUCTS)
 }
 
-/// Sampled rows that codebooks for codes of so many bytes are fitted to, if memory is to suffice for k directions.
-fn fitted_rows(bytes: usize, k: usize) -> usize {
+/// Sampled rows that codebooks for codes of so many bytes are fitted to, if memory is to suffice for them.
+fn fitted_rows(bytes: usize, rounding: Rounding) -> usize {
     let words = WORDS * (bytes - 2);
     // Bytes between words, and single precision between words and cells.
     let products = words * words / 2 / segment_count(bytes) + 4 * words * CELLS;
     // In single precision and as bytes.
-    let words = 5 * words * k / segment_count(bytes);
-    MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products + words) / (2 * k))
+    let words = 5 * words * rounding.dim / segment_count(bytes);
+    // A row, its scale, and its codes of two rounds.
+    let row = 2 * rounding.words() + 4 + 2 * (bytes - 1);
+    MAX_FITTED_ROWS.min(MAX_FIT_MEMORY.saturating_sub(products + words) / row)
+}
+
+/// How so many rows with k coordinates are stored: in half precision if there is room for all.
+fn fitted_rounding(bytes: usize, k: usize, rows: usize) -> Rounding {
+    let half = Rounding { dim: k, precision: Precision::Half };
+    let fits = fitted_rows(bytes, half) >= rows;
+    if fits { half } else { Rounding { dim: k, precision: Precision::Byte } }
 }
 
 /// Rejects a number of bytes that is impossible for such a sketch.
@@ -202,12 +211,14 @@ impl Sketch {
         // A byte is for the cell, and one for the scalar.
         let books = bytes - 2;
         let segments = segment_count(bytes).min(k).min(books);
-        let mut rows = HalfRows::new(k, &std::mem::take(&mut sample.rows));
+        let known = self.reservoir.len().min(MAX_FITTED_ROWS);
+        let rounding = fitted_rounding(bytes, k, known);
+        let mut rows = StoredRows::new(rounding, std::mem::take(&mut sample.rows));
         let (directions, scales) = sample.directions(self.dim, v.as_ref());
         drop(v);
         let mut books = train::begin(pool, &rows, k, books, segments, stream);
         let (measured, first_rows) = (rows.count(), held.base + held.queries);
-        let more = fitted_rows(bytes, k).saturating_sub(measured);
+        let more = fitted_rows(bytes, rounding).saturating_sub(measured);
         self.project_more(pool, first_rows..first_rows + more, &directions, &mut rows);
         let origin = Origin { fitted: rows.count(), rows: self.rows };
         train::improve(pool, &mut books, &rows, origin.rounds(bytes));
@@ -242,7 +253,7 @@ impl Sketch {
         pool: &Pool,
         range: Range<usize>,
         directions: &[f32],
-        rows: &mut HalfRows,
+        rows: &mut StoredRows,
     ) {
         let k = directions.len() / self.dim;
         let sample = self.reservoir.part(&self.mean, range);
@@ -250,14 +261,14 @@ impl Sketch {
         let known = rows.count();
         rows.grow(sample.len());
         let jobs = rows.pieces(known, PART_ROWS).enumerate().collect();
-        pool.each(jobs, |(part, mut to): (usize, HalfPiece<'_>)| {
+        pool.each(jobs, |(part, mut to): (usize, Piece<'_>)| {
             let (from, count) = (part * PART_ROWS, to.count());
             let (mut rows, mut projected) = (vec![0f32; count * self.dim], vec![0f32; count * k]);
             sample.read(from..from + count, 0..self.dim, &mut rows);
             let rows = MatRef::from_row_major_slice(&rows, count, self.dim);
             let projections = MatMut::from_row_major_slice_mut(&mut projected, count, k);
             matmul(projections, Accum::Replace, rows, by, 1.0, Par::Seq);
-            to.write(&projected);
+            to.write(&mut projected);
         });
     }
 }
@@ -494,7 +505,7 @@ impl Base<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantizer::half_rows::FloatRows;
+    use crate::quantizer::stored_rows::FloatRows;
     use crate::random::Purpose;
 
     /// The error of k-means on rows that it was not fitted to, as [`gains`] has it and as it is. With one codebook the leverage is exact,

@@ -5,7 +5,7 @@
 
 use super::beam::{Code, Continuations, MAX_LENGTH, Sums, VECTORS, Words, add_pairs, extend};
 use super::codebooks::WORDS;
-use super::half_rows::FittedRows;
+use super::stored_rows::FittedRows;
 use crate::arch::Isa;
 use crate::arch::byte_products::{self, ByteRows, ByteVectors, largest, rounded};
 use crate::arch::sixteen::{F32x16, Work16};
@@ -166,7 +166,7 @@ impl Continuations for AddedBook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantizer::half_rows::FloatRows;
+    use crate::quantizer::stored_rows::FloatRows;
     use crate::random::{Purpose, Stream};
 
     /// The score of a code by its definition, and how far rounding to bytes may move it.

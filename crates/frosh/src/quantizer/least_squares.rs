@@ -10,7 +10,7 @@
 //! gradients multiply by O and O', which are look-ups and sums. They start at the old words, which are near.
 
 use super::codebooks::{Codebooks, WORDS};
-use super::half_rows::FittedRows;
+use super::stored_rows::FittedRows;
 use crate::arch::Isa;
 use crate::arch::sixteen::{F32x16, Floats, Work16};
 use crate::pool::Pool;
@@ -227,7 +227,7 @@ impl Codes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantizer::half_rows::FloatRows;
+    use crate::quantizer::stored_rows::FloatRows;
     use crate::random::{Purpose, Stream};
     use faer::linalg::solvers::Solve as _;
     use faer::{Mat, Side};

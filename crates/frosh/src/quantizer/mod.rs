@@ -14,7 +14,7 @@
 //! | `fit.rs`, `slopes.rs` | fitting to a sketch: directions and scales; slopes |
 //! | `codebooks.rs`, `train.rs` | cells and words; fitting them to sampled rows |
 //! | `means.rs`, `growth.rs`, `least_squares.rs` | the steps of it: k-means, codebook after codebook, and the best words for given codes |
-//! | `half_rows.rs` | the rows that codebooks are fitted to, in 16 bits |
+//! | `stored_rows.rs` | the rows that codebooks are fitted to, in half precision or as bytes |
 //! | `beam.rs`, `rounded.rs`, `encode.rs` | the code of a row |
 //! | `decoder.rs` | where a decoded row lies, for bounds |
 //! | `scalar.rs` | what the distance needs beside the decoded row |
@@ -58,13 +58,13 @@ mod decoder;
 mod encode;
 mod fit;
 mod growth;
-mod half_rows;
 mod least_squares;
 mod means;
 mod rounded;
 mod scalar;
 mod serialization;
 mod slopes;
+mod stored_rows;
 #[cfg(test)]
 mod tests;
 mod train;

@@ -1,7 +1,7 @@
 use super::beam::{Beam, MAX_BEAM};
 use super::codebooks::{CELLS, Codebooks, Products, WORDS};
-use super::half_rows::FloatRows;
 use super::rounded::Buffers;
+use super::stored_rows::FloatRows;
 use super::train;
 use super::*;
 use crate::random::{Purpose, Stream};

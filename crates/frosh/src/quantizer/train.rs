@@ -15,10 +15,10 @@
 use super::beam::Beam;
 use super::codebooks::{CELLS, Codebooks, Segment, WORDS};
 use super::growth::{AddedBook, Candidates};
-use super::half_rows::FittedRows;
 use super::least_squares::{self, STEPS};
 use super::means::{self, k_means};
 use super::rounded::Buffers;
+use super::stored_rows::FittedRows;
 use crate::arch::Isa;
 use crate::pool::Pool;
 use crate::random::Stream;
