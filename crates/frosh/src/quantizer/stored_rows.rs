@@ -1,7 +1,7 @@
 //! Rows that codebooks are fitted to, in half precision or as bytes: more of them in the same memory.
 //!
 //! They are stored as sampled rows are (`sketch/rounding.rs`): as bytes if half precision would not leave room for all of them. Rounding to bytes
-//! changes a row by 1e-4 of its squared length or less, where codes of 32 bytes leave out a hundredth, and codebooks gain more by more rows.
+//! adds k / 190,000 or less to the squared length of a row on average, relative to it. Codebooks gain more by more rows.
 
 use crate::sketch::rounding::Rounding;
 use std::ops::Range;
