@@ -14,7 +14,8 @@ use super::encode::CodedRow;
 use super::scalar::{MAX_LEVERAGE, Predictions, ScalarCode, Terms, entries};
 use super::slopes::{self, Sampled};
 use super::stored_rows::{FittedRows, Piece, StoredRows};
-use super::{DEFAULT_BEAM, Facts, Quantizer, train};
+use super::train::{self, Schedule};
+use super::{DEFAULT_BEAM, Facts, Quantizer};
 use crate::arch::Isa;
 use crate::error::{Error, Result};
 use crate::hasher::Forecast;
@@ -53,6 +54,10 @@ const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
 const ROWS_PER_ROUND: f64 = 40.0 * WORDS as f64;
 const SHORT_ROUNDS: usize = 2;
+/// The momentum of the words of short codes, which have many rounds, and the width of the beam in the early rounds of short codes and of others.
+const MOMENTUM: f32 = 0.75;
+const SHORT_BEAM: usize = 2;
+const LONG_BEAM: usize = 4;
 /// Exponent of the scales.
 const SCALE_POWER: f64 = 0.25;
 /// Smallest scale. Directions without variance must not divide by zero.
@@ -221,7 +226,7 @@ impl Sketch {
         let more = fitted_rows(bytes, rounding).saturating_sub(measured);
         self.project_more(pool, first_rows..first_rows + more, &directions, &mut rows);
         let origin = Origin { fitted: rows.count(), rows: self.rows };
-        train::improve(pool, &mut books, &rows, origin.rounds(bytes));
+        train::improve(pool, &mut books, &rows, origin.schedule(bytes));
         // The measure needs memory of its own, and so do the tables of the encoding.
         rows.truncate(measured);
         let codes = train::encode(pool, &books, &rows, DEFAULT_BEAM);
@@ -385,13 +390,18 @@ struct Origin {
 }
 
 impl Origin {
-    /// Rounds that pay. With few rows for each word, more rounds fit the words to single rows. This harms the rows that were not
+    /// What pays. With few rows for each word, more rounds fit the words to single rows. This harms the rows that were not
     /// fitted to, so that it counts less if these are few.
-    fn rounds(self, bytes: usize) -> usize {
-        let times = if is_short(bytes) { SHORT_ROUNDS } else { 1 };
+    fn schedule(self, bytes: usize) -> Schedule {
+        let (times, beam, momentum) = if is_short(bytes) {
+            (SHORT_ROUNDS, SHORT_BEAM, MOMENTUM)
+        } else {
+            (1, LONG_BEAM, 0.0)
+        };
         let unseen = 1.0 - self.fitted as f64 / self.rows as f64;
         let rounds = times as f64 * self.fitted as f64 / unseen.max(f64::EPSILON) / ROWS_PER_ROUND;
-        (rounds as usize).clamp(times * MIN_ROUNDS, times * MAX_ROUNDS)
+        let rounds = (rounds as usize).clamp(times * MIN_ROUNDS, times * MAX_ROUNDS);
+        Schedule { rounds, beam, momentum }
     }
 }
 
@@ -518,7 +528,8 @@ mod tests {
         let (seen, other) = (normal(), normal());
         let stream = &mut Stream::new(1, Purpose::Codebooks, 0, 0);
         let mut books = train::begin(&Pool::ONE, &FloatRows { k, values: &seen }, k, 2, 1, stream);
-        train::improve(&Pool::ONE, &mut books, &FloatRows { k, values: &seen }, 2);
+        let schedule = Schedule { rounds: 2, beam: 2, momentum: 0.0 };
+        train::improve(&Pool::ONE, &mut books, &FloatRows { k, values: &seen }, schedule);
         let of_stream = |rows| Origin { fitted: n, rows };
         let error = |rows: &[f32], gains: &dyn Fn(&[u8]) -> Vec<f32>| -> f64 {
             let codes = train::encode(&Pool::ONE, &books, &FloatRows { k, values: rows }, 8);

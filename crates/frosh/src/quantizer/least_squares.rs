@@ -20,20 +20,22 @@ use std::ops::Range;
 const RIDGE: f32 = 10.0;
 /// Steps of conjugate gradients that come near the solution.
 pub(super) const STEPS: usize = 12;
+/// Rows whose squared errors are added up in single precision.
+const SUMMED_ROWS: usize = 256;
 
-/// Sets cells and words to the best for these codes, in `steps` steps.
+/// Sets cells and words to the best for these codes, in `steps` steps. Returns the squared error of all rows before.
 pub(super) fn solve(
     pool: &Pool,
     books: &mut Codebooks,
     rows: &impl FittedRows,
     codes: &[u8],
     steps: usize,
-) {
+) -> f64 {
     let mut pieces: Vec<Piece> = Vec::new();
     for (i, segment) in books.segments.iter().enumerate() {
         for first in segment.coordinates.clone().step_by(16) {
             let coordinates = first..segment.coordinates.end.min(first + 16);
-            pieces.push(Piece { segment: i, coordinates, entries: Vec::new() });
+            pieces.push(Piece { segment: i, coordinates, entries: Vec::new(), error: 0.0 });
         }
     }
     pool.each(pieces.iter_mut().collect(), |piece: &mut Piece| {
@@ -47,9 +49,11 @@ pub(super) fn solve(
         let rows: Vec<Floats> = (0..rows.count()).map(row).collect();
         let (length, own) = (books.books + 1, books.segments[piece.segment].books.clone());
         let entries = &mut piece.entries;
-        Isa::detect().sixteens(Solve { codes, length, books: own, rows: &rows, entries, steps });
+        let solve = Solve { codes, length, books: own, rows: &rows, entries, steps };
+        piece.error = Isa::detect().sixteens(solve);
     });
     pieces.iter().for_each(|piece| piece.store(books));
+    pieces.iter().map(|piece| piece.error).sum()
 }
 
 /// At most sixteen coordinates of the cells and words of a segment.
@@ -57,6 +61,8 @@ struct Piece {
     segment: usize,
     coordinates: Range<usize>,
     entries: Vec<Floats>,
+    /// The squared error of all rows before.
+    error: f64,
 }
 
 /// Some numbers, and zeros.
@@ -105,10 +111,11 @@ struct Solve<'a> {
 }
 
 impl Work16 for Solve<'_> {
-    type Output = ();
+    /// The squared error of all rows before.
+    type Output = f64;
 
     #[inline(always)]
-    fn run<S: F32x16>(self, s: S) {
+    fn run<S: F32x16>(self, s: S) -> f64 {
         let Solve { codes, length, books, rows, entries, steps } = self;
         let cells = entries.len() - WORDS * books.len();
         let codes = Codes { codes, length, books, cells };
@@ -122,9 +129,19 @@ impl Work16 for Solve<'_> {
         weights.iter_mut().for_each(|x| *x = 1.0 / *x);
         let zeros = vec![[0f32; 16]; entries.len()];
         let (mut left, mut step, mut image) = (zeros.clone(), zeros.clone(), zeros);
-        for (code, row) in codes.rows().zip(rows) {
-            let rest = s.sub(s.load(row), codes.sum(s, entries, code));
-            codes.add(s, rest, &mut left, code);
+        let mut error = 0f64;
+        for (own, rows) in codes.codes.chunks(SUMMED_ROWS * length).zip(rows.chunks(SUMMED_ROWS)) {
+            let mut squares = s.splat(0.0);
+            for (code, row) in own.chunks_exact(length).zip(rows) {
+                let rest = s.sub(s.load(row), codes.sum(s, entries, code));
+                squares = s.add(squares, s.mul(rest, rest));
+                codes.add(s, rest, &mut left, code);
+            }
+            let mut sums = [0f32; 16];
+            s.store(squares, &mut sums);
+            for sum in sums {
+                error += f64::from(sum);
+            }
         }
         let mut size = s.splat(0.0);
         for i in 0..left.len() {
@@ -161,6 +178,7 @@ impl Work16 for Solve<'_> {
                 s.store(s.add(scaled, s.mul(again, s.load(&step[i]))), &mut step[i]);
             }
         }
+        error
     }
 }
 
@@ -263,15 +281,18 @@ mod tests {
         }
         let first = Mat::from_fn(count, k, |i, j| f64::from(old(i, j)));
         gram.llt(Side::Lower).unwrap().solve_in_place(right.as_mut());
+        let mut decoded = vec![0f32; k];
+        let error = |(code, row): (&[u8], &[f32])| {
+            fitted.decode(code, &mut decoded);
+            row.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2)).sum::<f64>()
+        };
+        let error: f64 = codes.chunks_exact(books + 1).zip(rows.chunks_exact(k)).map(error).sum();
         for threads in [1, 3] {
-            let mut solved = fitted.clone();
-            solve(
-                &Pool::new(threads).unwrap(),
-                &mut solved,
-                &FloatRows { k, values: &rows },
-                &codes,
-                STEPS,
-            );
+            let (pool, mut solved) = (Pool::new(threads).unwrap(), fitted.clone());
+            let rows = FloatRows { k, values: &rows };
+            let before = solve(&pool, &mut solved, &rows, &codes, STEPS);
+            // Sums of SUMMED_ROWS numbers in single precision.
+            assert!((before - error).abs() < 1e-5 * error, "{before} {error}");
             let (mut away, mut moved) = (0f64, 0f64);
             for (i, j) in (0..count).flat_map(|i| (0..k).map(move |j| (i, j))) {
                 let got = match i < 256 {

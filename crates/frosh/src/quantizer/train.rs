@@ -4,7 +4,7 @@
 //! 2. Words: in each segment, codebook after codebook, k-means of what the earlier ones left over. What is left over by the
 //!    best few codes of a row counts, not only by the best one: the next codebook then overfits less (`growth.rs`).
 //! 3. Rounds: all cells and words of a segment are the solution of a least-squares problem with the codes of the rows
-//!    fixed (`least_squares.rs`); then the rows are encoded again. (LSQ++ disturbs the words by noise between the rounds. It was
+//!    fixed (`least_squares.rs`); then the rows are encoded again. In between, words are extrapolated ([`improve`]). (LSQ++ disturbs the words by noise between the rounds. It was
 //!    measured: noise that is small beside the rows is large beside what long codes leave over, and ruins them.)
 //!
 //! The rounds take more rows than the first two steps, which keeps words from fitting to single rows where it counts, and costs less.
@@ -27,12 +27,21 @@ use std::ops::Range;
 /// Rows that are encoded at a time: their products with all entries stay in the second cache. And blocks of a task.
 const BLOCK: usize = 32;
 const TASK_BLOCKS: usize = 16;
-/// Width of the beam in the rounds: narrow while words still move, and wide in the last rounds.
-const EARLY_BEAM: usize = 2;
-const LAST_BEAM: usize = 8;
+/// The last rounds, and the width of the beam in them.
 const LAST_ROUNDS: usize = 2;
+const LAST_BEAM: usize = 8;
 /// Codes of a row whose residuals the next codebook is fitted to.
 const CODES: usize = 2;
+
+/// How step 3 goes.
+#[derive(Clone, Copy)]
+pub(super) struct Schedule {
+    pub(super) rounds: usize,
+    /// Width of the beam in all rounds but the last: narrow while words still move.
+    pub(super) beam: usize,
+    /// How much further cells and words go, in all rounds but the last, in proportion to what they have moved since the round before.
+    pub(super) momentum: f32,
+}
 
 /// Steps 1 and 2: codebooks for rows of k coordinates.
 pub(super) fn begin(
@@ -84,15 +93,41 @@ impl<R: FittedRows> FittedRows for LeftOver<'_, R> {
 }
 
 /// Step 3: alternates between least squares and encoding.
-pub(super) fn improve(pool: &Pool, fitted: &mut Codebooks, rows: &impl FittedRows, rounds: usize) {
-    let mut codes = encode(pool, fitted, rows, EARLY_BEAM);
+///
+/// Words move in the same direction for many rounds, so that they may go further in each. If the error of the rows rises, they went
+/// too far, and go no further than least squares from then on.
+pub(super) fn improve(
+    pool: &Pool,
+    fitted: &mut Codebooks,
+    rows: &impl FittedRows,
+    schedule: Schedule,
+) {
+    let Schedule { rounds, beam, momentum } = schedule;
+    let mut codes = encode(pool, fitted, rows, beam);
+    let (mut last, mut last_error) = (None, f64::INFINITY);
     for round in 0..rounds {
         // Not exact: the next round goes on from here.
-        least_squares::solve(pool, fitted, rows, &codes, STEPS / 2);
-        let beam = if round + LAST_ROUNDS < rounds { EARLY_BEAM } else { LAST_BEAM };
-        codes = encode(pool, fitted, rows, beam);
+        let error = least_squares::solve(pool, fitted, rows, &codes, STEPS / 2);
+        let early = round + LAST_ROUNDS < rounds;
+        if momentum > 0.0 && early && error <= last_error {
+            last_error = error;
+            let found = fitted.clone();
+            if let Some(last) = last.replace(found) {
+                extrapolate(fitted, &last, momentum);
+            }
+        } else {
+            last_error = f64::NEG_INFINITY;
+        }
+        codes = encode(pool, fitted, rows, if early { beam } else { LAST_BEAM });
     }
     least_squares::solve(pool, fitted, rows, &codes, STEPS);
+}
+
+/// Moves cells and words on, away from those of `last`.
+fn extrapolate(fitted: &mut Codebooks, last: &Codebooks, momentum: f32) {
+    let cells = fitted.cells.iter_mut().zip(&last.cells);
+    let words = fitted.words.iter_mut().zip(&last.words);
+    cells.chain(words).for_each(|(x, last)| *x += momentum * (*x - last));
 }
 
 /// Encodes rows of k coordinates: a cell and a word of each codebook, a byte each.
