@@ -503,6 +503,9 @@ def main() -> None:
     args = parser.parse_args()
     run_inside_venv(PINS)
 
+    for name in [] if args.show else args.sets or SETS:
+        if not (args.data / name).is_dir():
+            sys.exit(f"{args.data / name}: is not there; give the folder that has the data sets with --data")
     subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "frosh-cli"], cwd=ROOT, check=True)
     cells: list[Cell] = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
     program = hashlib.sha256(FROSH.read_bytes()).hexdigest()[:12]

@@ -3,9 +3,20 @@
 use frosh::{Choice, Measured, Model, QuantizerChoice};
 use serde_json::{Value, json};
 
+/// The kind of a hasher, in JSON.
+pub(crate) const SIGNS: &str = "signs";
+
 /// The name of the model's kind, in JSON.
 pub(crate) fn kind(model: &Model) -> &'static str {
-    if model.hasher().is_some() { "signs" } else { "additive" }
+    if model.hasher().is_some() { SIGNS } else { "additive" }
+}
+
+/// The size of a code, in words: bits of a hasher, bytes of a quantiser.
+pub(crate) fn size_of_code(model: &Model) -> String {
+    match model.hasher() {
+        Some(hasher) => format!("{} bits", hasher.bits()),
+        None => format!("{} bytes", model.bytes_per_row()),
+    }
 }
 
 /// What the model is, in words.

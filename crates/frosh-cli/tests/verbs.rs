@@ -389,3 +389,30 @@ fn calibration_reaches_the_recall_that_it_promises() {
     let choice = &told["choice"];
     assert!(choice["oversample"].as_u64().unwrap() <= 20, "{choice}");
 }
+
+#[test]
+fn calibration_compares_bits_and_bytes_of_one_sketch() {
+    let dir = folder();
+    ok(dir.path(), "sketch base.npy --bytes 8 -o base.sketch --quiet");
+    let calibrate = "calibrate base.sketch --base base.npy --held-out 100";
+    let sizes = |arguments: &str| -> Vec<(String, u64)> {
+        let told = json(dir.path(), &format!("{calibrate} {arguments}"));
+        let size = |line: &Value| {
+            (line["kind"].as_str().unwrap().to_owned(), line["bits"].as_u64().unwrap())
+        };
+        told["table"].as_array().unwrap().iter().map(size).collect()
+    };
+    let named = |kind: &str, bits| (kind.to_owned(), bits);
+    assert_eq!(sizes("--bytes 4,8"), [named("additive", 32), named("additive", 64)]);
+    let both = sizes("--bytes 4 --bits 16 --rank estimated");
+    assert_eq!(both, [named("signs", 16), named("additive", 32)]);
+    // What is chosen is named by the option that gives it.
+    let text = ok(dir.path(), &format!("{calibrate} --bytes 8"));
+    assert!(text.contains("choice: --bytes 8 --rank estimated --oversample"), "{text}");
+    assert!(!text.contains("--factors"), "{text}");
+    // A model has one size.
+    ok(dir.path(), "fit base.sketch --bytes 4 -o model --quiet");
+    let refused = common::run(dir.path(), "calibrate model --base base.npy --bytes 8");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && why.contains("give a sketch"), "{why}");
+}

@@ -1,6 +1,7 @@
-//! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits.
+//! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits or bytes.
 
-use crate::args::{Common, names};
+use crate::args::{Common, names, possible_bytes};
+use crate::choice;
 use crate::eval_set::{self, EvalSet, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
 use crate::skipping::count_of;
@@ -11,17 +12,18 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Find how many candidates must be put in exact order to reach a recall; given a sketch, with which bits.
+/// Find how many candidates must be put in exact order to reach a recall; given a sketch, with which bits or bytes.
 #[derive(Args)]
 #[command(after_help = "Examples:
   frosh calibrate model.frosh --base vectors.npy --recall 0.95
   frosh calibrate all.sketch --base vectors.npy --bits 32,64,128 -k 100
+  frosh calibrate all.sketch --base vectors.npy --bits 64 --bytes 8,16
 
 For every ranking it prints the candidates (and the --oversample for `frosh search --rerank`) with which exact
 re-ranking finds that share of the true k nearest, on queries that are not in the base. A recall measured with few
 queries is uncertain: its standard error is told, and the candidates reach the share and this error above it.")]
 pub(crate) struct Calibrate {
-    /// A model file, or a sketch to try several numbers of bits
+    /// A model file, or a sketch to try several numbers of bits and bytes
     #[arg(value_name = "MODEL|SKETCH")]
     file: PathBuf,
     /// The recall to reach
@@ -30,9 +32,12 @@ pub(crate) struct Calibrate {
     /// Neighbours for each query
     #[arg(short, default_value_t = 10, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
-    /// With a sketch: the numbers of bits to try
-    #[arg(long, short, value_delimiter = ',', default_value = "32,64,128", value_name = "N,...")]
+    /// With a sketch: the numbers of bits to try; without --bytes, 32,64,128 by default
+    #[arg(long, short, value_delimiter = ',', value_name = "N,...")]
     bits: Vec<usize>,
+    /// With a sketch: the bytes of quantisers to try
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = possible_bytes)]
+    bytes: Vec<usize>,
     /// Most candidates for each neighbour that a choice may need
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     most: u32,
@@ -44,6 +49,9 @@ pub(crate) struct Calibrate {
     eval_set: EvalSetArgs,
 }
 
+/// Bits to try if nothing is asked for.
+const DEFAULT_BITS: [usize; 3] = [32, 64, 128];
+
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
@@ -53,6 +61,8 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// One line of the table.
 struct Line {
+    /// The kind of the model, in JSON.
+    kind: &'static str,
     bits: usize,
     ranking: Ranking,
     bytes: usize,
@@ -69,12 +79,25 @@ impl Line {
     fn oversample(&self, k: u32) -> usize {
         self.candidates.div_ceil(k as usize)
     }
+
+    /// The option of `train` and `fit` that gives such codes.
+    fn size(&self) -> String {
+        match self.kind {
+            choice::SIGNS => format!("--bits {}", self.bits),
+            _ => format!("--bytes {}", self.bits / 8),
+        }
+    }
 }
 
 impl Calibrate {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
+        let asked = !self.bits.is_empty() || !self.bytes.is_empty();
         let models: Vec<Model> = match AnyFile::load(&self.file)? {
+            Some(AnyFile::Hasher(_) | AnyFile::Quantizer(_)) if asked => bail!(
+                "{}: is a model, whose codes have one size: leave out --bits and --bytes, or give a sketch",
+                self.file.display()
+            ),
             Some(AnyFile::Hasher(hasher)) => vec![(*hasher).into()],
             Some(AnyFile::Quantizer(quantizer)) => vec![(*quantizer).into()],
             Some(AnyFile::Sketch(sketch)) => self.models(&sketch)?,
@@ -103,6 +126,7 @@ impl Calibrate {
                 };
                 let candidates = self.candidates(&result, base);
                 lines.push(Line {
+                    kind: choice::kind(model),
                     bits: model.bits(),
                     ranking,
                     bytes,
@@ -143,8 +167,14 @@ impl Calibrate {
     }
 
     fn models(&self, sketch: &Sketch) -> Result<Vec<Model>> {
-        let models = self.bits.iter().map(|bits| sketch.hasher(*bits).map(Model::from));
-        models.collect::<frosh::Result<_>>().with_context(|| self.file.display().to_string())
+        let bits: &[usize] = match (self.bits.is_empty(), self.bytes.is_empty()) {
+            (true, true) => &DEFAULT_BITS,
+            _ => &self.bits,
+        };
+        let hashers = bits.iter().map(|bits| sketch.hasher(*bits).map(Model::from));
+        let quantizers = self.bytes.iter().map(|bytes| sketch.quantizer(*bytes).map(Model::from));
+        let models = hashers.chain(quantizers).collect::<frosh::Result<_>>();
+        models.with_context(|| self.file.display().to_string())
     }
 
     /// The fewest bytes that stay within `--most`; where none do, the fewest candidates.
@@ -167,6 +197,7 @@ impl Calibrate {
         if common.json {
             let object = |line: &Line| {
                 json!({
+                    "kind": line.kind,
                     "bits": line.bits,
                     "ranking": line.ranking.as_str(),
                     "bytes_per_row": line.bytes,
@@ -191,13 +222,13 @@ impl Calibrate {
             }));
         }
         let mut text = format!(
-            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:>6}  {:<12}{:>7}{:>12}{:>12}{:>12}{:>16}\n",
+            "recall {} of the nearest {}, {} queries against {} rows ({})\n\n{:<12}{:<12}{:>7}{:>12}{:>12}{:>12}{:>13}\n",
             self.recall,
             self.k,
             count(queries as u64),
             count(base as u64),
             seconds(elapsed),
-            "bits",
+            "codes",
             "ranking",
             "bytes",
             format!("recall@{}", self.k),
@@ -207,8 +238,8 @@ impl Calibrate {
         );
         for line in lines {
             text += &format!(
-                "{:>6}  {:<12}{:>7}{:>12.3}{:>12}{:>12}{:>16}\n",
-                line.bits,
+                "{:<12}{:<12}{:>7}{:>12.3}{:>12}{:>12}{:>13}\n",
+                line.size(),
                 line.ranking,
                 line.bytes,
                 line.plain,
@@ -224,11 +255,13 @@ impl Calibrate {
             self.recall
         );
         if let Some(line) = choice {
-            let factors =
-                if line.ranking == Ranking::Estimated { " (encode with --factors)" } else { "" };
+            let how = match (line.kind, line.ranking) {
+                (choice::SIGNS, Ranking::Estimated) => " (encode with --factors)",
+                _ => "",
+            };
             text += &format!(
-                "\nchoice: --bits {} --rank {} --oversample {}{factors}\n",
-                line.bits,
+                "\nchoice: {} --rank {} --oversample {}{how}\n",
+                line.size(),
                 line.ranking,
                 line.oversample(self.k)
             );

@@ -212,10 +212,10 @@ impl Encode {
             }));
         }
         print(&format!(
-            "{}: {} codes of {} bits, {} instead of {}, in {} ({} rows/s)\n{blank}",
+            "{}: {} codes of {}, {} instead of {}, in {} ({} rows/s)\n{blank}",
             self.output.display(),
             count(total),
-            model.bits(),
+            choice::size_of_code(model),
             size(total * bytes as u64),
             size(total * bytes_per_row as u64),
             seconds(elapsed),

@@ -1,6 +1,7 @@
 //! `frosh eval`: how good codes are, against exact neighbours or class labels.
 
 use crate::args::{Common, names};
+use crate::choice;
 use crate::eval_set::{self, EvalSetArgs};
 use crate::kinds;
 use crate::labels::{LabelArgs, Labels};
@@ -106,6 +107,7 @@ impl Eval {
         let facts = Facts {
             truth,
             bits: model.bits(),
+            size: choice::size_of_code(&model),
             base: codes.len(),
             queries: queries.len(),
             seconds: start.elapsed().as_secs_f64(),
@@ -197,10 +199,10 @@ impl Eval {
             return print_json(&object);
         }
         let mut text = format!(
-            "{} queries against {} rows, {} bits; relevant for MAP: {} ({})\n\n{:<12}{:>7}{:>8}",
+            "{} queries against {} rows, codes of {}; relevant for MAP: {} ({})\n\n{:<12}{:>7}{:>8}",
             count(facts.queries as u64),
             count(facts.base as u64),
-            facts.bits,
+            facts.size,
             facts.truth,
             seconds(facts.seconds),
             "ranking",
@@ -240,6 +242,8 @@ impl Eval {
 struct Facts {
     truth: Truth,
     bits: usize,
+    /// The size of a code, in words.
+    size: String,
     base: usize,
     queries: usize,
     seconds: f64,
