@@ -10,6 +10,7 @@ errors over the queries, and the processor's seconds for training.
     python3 scripts/compare_quality.py                                  # hours, nearly all of it FAISS's quantisers
     python3 scripts/compare_quality.py --without FAISS                  # a few minutes
     python3 scripts/compare_quality.py --set glove100 --bytes 8 --only FROSH
+    python3 scripts/compare_quality.py --data . --set mine              # your own rows: mine/base.npy
     python3 scripts/compare_quality.py --json cells.json --markdown     # goes on where it stopped
 
 FAISS's additive quantisers (RQ, LSQ) code all bytes and store no norm: they are ranked by the exact distance
@@ -488,7 +489,8 @@ def table(cells: list[Cell], markdown: bool) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared/data", metavar="FOLDER")
-    parser.add_argument("--set", dest="sets", action="append", choices=SETS)
+    parser.add_argument("--set", dest="sets", action="append", metavar="NAME",
+                        help=f"{', '.join(SETS)}, or another folder in --data that has rows in base.npy")
     parser.add_argument("--bytes", dest="sizes", type=int, action="append", choices=BYTES)
     parser.add_argument("--only", metavar="TEXT", help="only methods with this in their names")
     parser.add_argument("--without", metavar="TEXT", help="no methods with this in their names")
@@ -549,7 +551,7 @@ def main() -> None:
                     if args.json:
                         args.json.write_text(json.dumps(cells, indent=0))
     print(f"{QUERIES:,} queries, one thread; {', '.join(PINS)}; PQ and OPQ learn from {args.pq_rows:,} rows\n")
-    cells.sort(key=lambda c: SETS.index(c["set"]))
+    cells.sort(key=lambda c: SETS.index(c["set"]) if c["set"] in SETS else len(SETS))
     chosen = [c for c in cells if c["set"] in (args.sets or SETS) and c["size"] in (args.sizes or BYTES)
               and wanted(c["method"])]
     print(table(chosen, args.markdown))
