@@ -265,8 +265,9 @@ impl BestOfAny {
 #[derive(Clone)]
 pub(super) struct Query<'a> {
     scorer: Scorer<'a>,
-    /// What each cell adds to the score.
+    /// What each cell adds to the score, and the least of it.
     cells: Vec<f32>,
+    least_cell: f32,
     /// The sum of the smallest entries of all tables but the cells', and of the squared length of the query.
     rest: f64,
     /// The largest magnitude that a score can have, for rounding.
@@ -296,7 +297,7 @@ impl<'a> Query<'a> {
         let mut all: Vec<[f32; 256]> = words.as_chunks().0.to_vec();
         all.push(*task.tables.levels);
         debug_assert_eq!(all.len(), lines);
-        let least = |table: &[f32; 256]| table.iter().copied().fold(f32::INFINITY, f32::min);
+        let least = |table: &[f32]| table.iter().copied().fold(f32::INFINITY, f32::min);
         let magnitude = |x: &f32| f64::from(x.abs());
         let largest = |table: &[f32]| table.iter().map(magnitude).fold(0.0, f64::max);
         let norm = f64::from(scorer.square_norm());
@@ -325,6 +326,7 @@ impl<'a> Query<'a> {
             done: done(task, cells),
             scored_groups: (CELLS, 0),
             scorer,
+            least_cell: least(cells),
             cells: cells.to_vec(),
             rest,
             magnitude: most,
@@ -445,8 +447,8 @@ impl<'a> Query<'a> {
     /// Chooses the unit by the largest budget of a cell, and computes the tables; unless the present unit still fits. The
     /// budget of a row never grows, so that it stays below 255 units.
     fn fit_unit(&mut self) {
-        let least = self.cells.iter().copied().fold(f32::INFINITY, f32::min);
-        let largest = self.budget_of(least).max(1e-9 * self.magnitude).max(f64::MIN_POSITIVE);
+        let largest =
+            self.budget_of(self.least_cell).max(1e-9 * self.magnitude).max(f64::MIN_POSITIVE);
         if largest > 0.7 * TARGET_BOUND * self.unit && self.unit > 0.0 {
             return;
         }
