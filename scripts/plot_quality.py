@@ -181,7 +181,7 @@ def draw(tables: dict[str, Table]) -> str:
     bits = seconds(tables, ["FROSH refined, Hamming", "FROSH refined, estimated"])
     ours = seconds(tables, ["FROSH quantiser"])
     theirs = seconds(tables, ["FAISS PQ", "FAISS OPQ,PQ"])
-    summary = (f"Training, one thread: frosh quantiser {ours} (on a slower CPU), bits {bits}; FAISS PQ and OPQ+PQ {theirs} (65,536 rows)")
+    summary = (f"Training, one thread: frosh quantiser {ours}, bits {bits}; FAISS PQ and OPQ+PQ {theirs} (65,536 rows)")
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
            f'aria-label="MAP and recall@10 against bytes per vector, frosh and FAISS, five data sets">',
            style(), f'<rect class="page" width="{WIDTH}" height="{HEIGHT}"/>',
