@@ -1,6 +1,8 @@
 //! Rejected input: which values an error reports, and that a stream continues as if it had ended before the bad row.
 
-use frosh::{Config, Element, Error, Method, Metric, Pool, Rotation, Rows, Sketch, Sketcher};
+use frosh::{
+    Config, Element, Error, Method, Metric, Pool, Quantizer, Rotation, Rows, Sketch, Sketcher,
+};
 use half::{bf16, f16};
 
 const METHODS: [Method; 4] = [Method::Frosh, Method::FroshSparse, Method::Osh, Method::Lsh];
@@ -410,4 +412,12 @@ fn data_of_low_rank_has_its_rank() {
     }
     let lsh = learned(Config::new(dim).method(Method::Lsh), &values, dim);
     assert_eq!(lsh.hasher(6).unwrap().rank(), 0);
+}
+
+/// A file that a fuzzer made. It claims codes of 2^62 bytes and has no predictions: the number of entries overflows.
+#[test]
+fn a_quantizer_of_more_bytes_than_can_be_counted_is_refused() {
+    let file = include_bytes!("fixtures/quantizer-of-2-to-62-bytes.frosh");
+    let why = Quantizer::from_bytes(file).unwrap_err().to_string();
+    assert!(why.contains("codes of 4611686018427387904 bytes and 0 predictions"), "{why}");
 }

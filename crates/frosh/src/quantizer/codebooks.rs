@@ -55,14 +55,31 @@ fn part(count: usize, i: usize, parts: usize) -> Range<usize> {
 impl Codebooks {
     /// Codebooks of zeros. Coordinates and codebooks are divided evenly among `segments` segments.
     pub(crate) fn new(k: usize, books: usize, segments: usize, cell_count: usize) -> Self {
+        let words = Self::word_values(k, books, segments).expect("codebooks fit into memory");
+        Self::of(k, books, segments, vec![0.0; cell_count * k], vec![0.0; words])
+    }
+
+    /// Codebooks of these cells and words.
+    pub(crate) fn of(
+        k: usize,
+        books: usize,
+        segments: usize,
+        cells: Vec<f32>,
+        words: Vec<f32>,
+    ) -> Self {
         let segment = |i: usize| Segment {
             coordinates: part(k, i, segments),
             books: part(books, i, segments),
         };
-        let segments: Vec<Segment> = (0..segments).map(segment).collect();
-        let words = segments.iter().map(|s| WORDS * s.books.len() * s.coordinates.len()).sum();
-        let cells = vec![0.0; cell_count * k];
-        Self { k, books, segments, cell_count, cells, words: vec![0.0; words] }
+        let segments = (0..segments).map(segment).collect();
+        Self { k, books, segments, cell_count: cells.len() / k, cells, words }
+    }
+
+    /// The number of values of all words. None if there are more than can be counted, as a file may claim.
+    pub(crate) fn word_values(k: usize, books: usize, segments: usize) -> Option<usize> {
+        WORDS.checked_mul(books)?.checked_mul(k)?;
+        let of = |i: usize| WORDS * part(books, i, segments).len() * part(k, i, segments).len();
+        Some((0..segments).map(of).sum())
     }
 
     /// The range of all words of a segment in [`Codebooks::words`].

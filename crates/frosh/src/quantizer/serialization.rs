@@ -63,7 +63,8 @@ impl Saved for Quantizer {
             .bytes
             .checked_sub(2)
             .filter(|books| {
-                *books > 0 && prediction.len().checked_sub(CELLS) == books.checked_mul(WORDS)
+                let predictions = books.checked_mul(WORDS).and_then(|n| n.checked_add(CELLS));
+                *books > 0 && predictions == Some(prediction.len())
             })
             .ok_or_else(|| {
                 contradiction(&format!(
@@ -76,9 +77,12 @@ impl Saved for Quantizer {
         if segments == 0 || segments > k || segments > books {
             return Err(contradiction(&format!("{segments} segments")));
         }
-        let mut all = Codebooks::new(k, books, segments, CELLS);
-        all.cells = file.f32s("cells", &[Some(CELLS), Some(k)])?;
-        all.words = file.f32s("words", &[Some(all.words.len())])?;
+        let words = Codebooks::word_values(k, books, segments)
+            .ok_or_else(|| contradiction(&format!("{books} codebooks of {k} coordinates")))?;
+        // Tensors of other sizes are refused before anything of the claimed size is allocated.
+        let cells = file.f32s("cells", &[Some(CELLS), Some(k)])?;
+        let words = file.f32s("words", &[Some(words)])?;
+        let all = Codebooks::of(k, books, segments, cells, words);
         let directions = file.f32s("directions", &[Some(k), Some(facts.dim)])?;
         let slopes = file.f32s("slopes", &[Some(2)])?;
         let scalar = ScalarCode { slopes: [slopes[0], slopes[1]], prediction, levels };
