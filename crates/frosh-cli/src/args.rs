@@ -3,7 +3,7 @@
 use crate::verbs;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, Args, Command, CommandFactory as _, Parser, Subcommand};
-use frosh::{Method, Metric, Rotation};
+use frosh::{Method, Metric, Model, Rotation};
 use frosh_io::{Columns, Format, Kind, Options};
 use std::path::Path;
 
@@ -26,6 +26,21 @@ pub(crate) struct Cli {
     pub(crate) verb: Verb,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// How a quantiser encodes.
+#[derive(Args)]
+pub(crate) struct Encoding {
+    /// For a quantiser: candidates that the search for the best code keeps, from 1 (fastest) to 32 (most accurate)
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=32))]
+    effort: u64,
+}
+
+impl Encoding {
+    /// The model, set to encode so.
+    pub(crate) fn set(&self, model: Model) -> Model {
+        model.effort(self.effort as usize)
+    }
 }
 
 /// Options of every verb.

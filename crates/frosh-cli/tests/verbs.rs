@@ -416,3 +416,28 @@ fn calibration_compares_bits_and_bytes_of_one_sketch() {
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && why.contains("give a sketch"), "{why}");
 }
+
+/// What is measured are the codes that `encode` writes with the same effort.
+#[test]
+fn eval_and_calibrate_take_the_effort_of_the_encoding() {
+    let dir = folder();
+    ok(dir.path(), "train base.npy --bytes 4 -o model --quiet");
+    let map = |effort: &str| {
+        let told =
+            json(dir.path(), &format!("eval model --base base.npy --queries queries.npy {effort}"));
+        told["rankings"][0]["map"].as_f64().unwrap()
+    };
+    let maps = ["--effort 1", "", "--effort 32"].map(map);
+    assert!(maps[0] != maps[1] && maps[1] != maps[2], "{maps:?}");
+    assert_eq!(maps[1], map("--effort 8"));
+    let recall = |effort: &str| {
+        let told = json(
+            dir.path(),
+            &format!("calibrate model --base base.npy --queries queries.npy {effort}"),
+        );
+        told["table"][0]["recall"].as_f64().unwrap()
+    };
+    assert!(recall("--effort 1") != recall(""));
+    let refused = common::run(dir.path(), "eval model --base base.npy --effort 33");
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -1,6 +1,6 @@
 //! `frosh calibrate`: how many candidates re-ranking needs for a recall, and with which bits or bytes.
 
-use crate::args::{Common, names, possible_bytes};
+use crate::args::{Common, Encoding, names, possible_bytes};
 use crate::choice;
 use crate::eval_set::{self, EvalSet, EvalSetArgs};
 use crate::output::{count, print, print_json, seconds};
@@ -45,6 +45,8 @@ pub(crate) struct Calibrate {
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", ignore_case = true,
           value_parser = names::<Ranking>(Ranking::NAMES))]
     rank: Vec<Ranking>,
+    #[command(flatten)]
+    encoding: Encoding,
     #[command(flatten)]
     eval_set: EvalSetArgs,
 }
@@ -103,6 +105,7 @@ impl Calibrate {
             Some(AnyFile::Sketch(sketch)) => self.models(&sketch)?,
             _ => bail!("{}: is neither a model nor a sketch", self.file.display()),
         };
+        let models: Vec<Model> = models.into_iter().map(|m| self.encoding.set(m)).collect();
         let (dim, metric) = (models[0].dim(), models[0].metric());
         let eval_set = self.eval_set.open(dim, &self.file.display().to_string(), None, common)?;
         let k = self.k as usize;

@@ -1,6 +1,6 @@
 //! `frosh encode`: vectors to packed codes.
 
-use crate::args::{Common, Reading, check_distinct};
+use crate::args::{Common, Encoding, Reading, check_distinct};
 use crate::choice;
 use crate::kinds;
 use crate::output::{complain, count, print, print_json, seconds, size};
@@ -45,9 +45,8 @@ pub(crate) struct Encode {
     /// Keep no factors, whatever the model chose
     #[arg(long)]
     no_factors: bool,
-    /// For a quantiser: candidates that the search for the best code keeps, from 1 (fastest) to 32 (most accurate)
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=32))]
-    effort: u64,
+    #[command(flatten)]
+    encoding: Encoding,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -81,8 +80,8 @@ impl Sink {
 impl Encode {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
-        let model = kinds::model(&self.model, "frosh encode MODEL DATA -o FILE")?
-            .effort(self.effort as usize);
+        let model = kinds::model(&self.model, "frosh encode MODEL DATA -o FILE")?;
+        let model = self.encoding.set(model);
         let vectors = kinds::vectors(&self.data, &self.reading.options(self.skipping.skip_bad))?;
         check_dim(&model, &self.model, &vectors)?;
         let inputs = vectors.files().iter().map(|file| &*file.path).chain([&*self.model]);

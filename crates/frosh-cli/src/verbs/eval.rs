@@ -1,6 +1,6 @@
 //! `frosh eval`: how good codes are, against exact neighbours or class labels.
 
-use crate::args::{Common, names};
+use crate::args::{Common, Encoding, names};
 use crate::choice;
 use crate::eval_set::{self, EvalSetArgs};
 use crate::kinds;
@@ -20,6 +20,7 @@ use std::time::Instant;
   frosh eval model.frosh --base vectors.npy --queries q.npy
   frosh eval model.frosh --base vectors.npy --held-out 500
   frosh eval model.frosh --base vectors.npy --truth 100 --json
+  frosh eval model.frosh --base vectors.npy --effort 32    a quantiser at its best
   frosh eval model.frosh --base vectors.npy --labels classes.npy
   frosh eval model.frosh --base vectors.parquet --label-column category
 
@@ -50,6 +51,8 @@ pub(crate) struct Eval {
           value_parser = clap::value_parser!(u32).range(1..))]
     oversample: u32,
     #[command(flatten)]
+    encoding: Encoding,
+    #[command(flatten)]
     eval_set: EvalSetArgs,
     #[command(flatten)]
     labels: LabelArgs,
@@ -78,6 +81,7 @@ impl Eval {
     pub(crate) fn run(&self, common: &Common) -> Result<()> {
         let start = Instant::now();
         let model = kinds::model(&self.model, "frosh eval MODEL --base DATA")?;
+        let model = self.encoding.set(model);
         let name = self.model.display().to_string();
         let eval_set = self.eval_set.open(model.dim(), &name, self.labels.data_column(), common)?;
         let queries = eval_set.queries()?;
