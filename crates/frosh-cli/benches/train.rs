@@ -147,9 +147,9 @@ fn predict(bits: usize, values: &[f32], one: &Run, both: &Run) -> String {
     text
 }
 
-/// Seconds of a fit that more threads do not make shorter: what a fit with one rotation takes on two threads beyond half of its
-/// time on one. In it the directions, the rotation and the scales come one after another. A fit that chooses among
-/// rotations does other work meanwhile, so its own times on one and two threads would not show it.
+/// Seconds of a fit that more threads do not make shorter: what a fit with one rotation takes on two threads beyond
+/// half of its time on one. In it the directions, the rotation and the scales come one after another. A fit that
+/// chooses among rotations does other work meanwhile, so its own times on one and two threads would not show it.
 fn serial_part_of_a_fit(bits: usize, values: &[f32]) -> f64 {
     let rows = values.len().min(100_000 * DIM);
     let sketch = sketch(Config::new(DIM).sketch_rows(2 * bits), &values[..rows], 2);

@@ -162,8 +162,8 @@ pub(crate) struct Learning {
     /// Rows of a run, which one thread learns from at a time; 0 for one run
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) run_rows: Option<u64>,
-    /// Rows sampled for what a fit measures, and for codebooks; 0 for none. By default 16384, and 65536 for --bytes; at most
-    /// 32 MB
+    /// Rows sampled for what a fit measures, and for codebooks; 0 for none. By default 16384, and 65536 for --bytes; at
+    /// most 32 MB
     #[arg(long, value_name = "N")]
     pub(crate) reservoir: Option<usize>,
     /// Make older rows count less: a row that is N rows old counts half. For data that changes, where only recent rows are

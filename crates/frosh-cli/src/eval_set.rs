@@ -199,7 +199,8 @@ impl EvalSet {
         text
     }
 
-    /// Rows of the base that are queries, counted among those that can be used; the queries are in this order. None if they have files of their own.
+    /// Rows of the base that are queries, counted among those that can be used; the queries are in this order. None if
+    /// they have files of their own.
     pub(crate) fn held(&self) -> &BTreeSet<u64> {
         &self.held
     }

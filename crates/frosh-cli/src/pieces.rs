@@ -90,8 +90,8 @@ pub(crate) fn in_order<T: Send>(
     })
 }
 
-/// Reads all batches and takes them in order, with the numbers of the rows that were left out in or before each. After the last
-/// batch of a piece there may be such numbers alone.
+/// Reads all batches and takes them in order, with the numbers of the rows that were left out in or before each. After
+/// the last batch of a piece there may be such numbers alone.
 pub(crate) fn batches_in_order(
     vectors: &Vectors,
     mut take: impl FnMut(Option<&Batch>, Vec<Range<u64>>) -> Result<()>,

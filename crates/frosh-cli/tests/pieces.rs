@@ -1,5 +1,5 @@
-//! Files that are read in pieces on several threads: the same bytes, errors and lists for any number of threads, and the same
-//! as from a file that can only be read from front to back.
+//! Files that are read in pieces on several threads: the same bytes, errors and lists for any number of threads, and
+//! the same as from a file that can only be read from front to back.
 
 mod common;
 use common::{files, ok, run, values, write_npy};

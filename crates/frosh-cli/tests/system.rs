@@ -342,8 +342,9 @@ fn a_skipped_test_says_so_past_the_capture_of_output() {
     assert!(said.starts_with("SKIPPED ") && said.ends_with(": as an example\n"), "{said:?}");
 }
 
-/// An intrinsic that is used in a closure is not inlined, because a closure has none of the features of the function around it. Each
-/// instruction is then a call, and a loop takes fifty times as long. The symbols of the program show it.
+/// An intrinsic that is used in a closure is not inlined, because a closure has none of the features of the function
+/// around it. Each instruction is then a call, and a loop takes fifty times as long. The symbols of the program show
+/// it.
 #[test]
 fn no_vector_instruction_is_a_call() {
     if cfg!(debug_assertions) || !cfg!(target_arch = "x86_64") {

@@ -54,8 +54,8 @@ pub(crate) fn largest_total(file: u64) -> u64 {
     2 * largest_claim(file)
 }
 
-/// Decompresses `stored` bytes of Zstandard frames inside a file, which claim `claimed` bytes. A frame that was compressed in one call has
-/// its whole content as its window, so that the limit of whole files would be too small.
+/// Decompresses `stored` bytes of Zstandard frames inside a file, which claim `claimed` bytes. A frame that was
+/// compressed in one call has its whole content as its window, so that the limit of whole files would be too small.
 pub(crate) fn unzstd<R: Read + Send>(
     compressed: R,
     stored: u64,

@@ -1,11 +1,11 @@
 //! The formats, and how the format of a file is found: from its first bytes, or from its name.
 //!
-//! A file that begins with the magic number of `.npy`, `.npz`, Parquet, Arrow or HDF5 has that format,
-//! whatever its name. An Arrow stream begins with four bytes `FF`, which other files may do too, so that it is
-//! known by its name. `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name
-//! decides, as for JSON Lines, word vectors and safetensors. The name `.txt` tells nothing; such a file is
-//! word vectors or a table of numbers, by its first lines. The magic number of idx is weak (two zeros and two small numbers), and is considered only
-//! if the name tells no format.
+//! A file that begins with the magic number of `.npy`, `.npz`, Parquet, Arrow or HDF5 has that format, whatever its
+//! name. An Arrow stream begins with four bytes `FF`, which other files may do too, so that it is known by its name.
+//! `vecs`, big-ann, CSV, LIBSVM and raw files have no magic number, so that the name decides, as for JSON Lines, word
+//! vectors and safetensors. The name `.txt` tells nothing; such a file is word vectors or a table of numbers, by its
+//! first lines. The magic number of idx is weak (two zeros and two small numbers), and is considered only if the name
+//! tells no format.
 
 use crate::error::{Fault, Hint};
 use crate::idx;

@@ -11,10 +11,10 @@
 //! Parquet, Arrow, JSON and `.npy` tell whether an id is a number or text. In CSV and plain text all is text: ids are whole
 //! numbers if the first one is, unless [`IdRule`] says otherwise. All ids of a stream are of one type.
 //!
-//! Text formats give ids in the same pass as the vectors, so that they can be streams. In Parquet and Arrow, columns are
-//! stored apart, so that a second reader goes through the column of ids in step with the vectors (`IdSource`): it reads
-//! nothing twice. Memory is that of a batch. Null ids, fractions and negative numbers are refused with file and row; those of
-//! rows that are left out are not looked at.
+//! Text formats give ids in the same pass as the vectors, so that they can be streams. In Parquet and Arrow, columns
+//! are stored apart, so that a second reader goes through the column of ids in step with the vectors (`IdSource`): it
+//! reads nothing twice. Memory is that of a batch. Null ids, fractions and negative numbers are refused with file and
+//! row; those of rows that are left out are not looked at.
 
 mod file;
 mod parse;
@@ -192,8 +192,8 @@ impl<'a> FromIterator<&'a str> for Names {
 
 /// Reads the ids of the rows of one file.
 pub(crate) trait IdSource: Send {
-    /// Gives the ids of at most `most` rows to `sink`, from row `row` of the file on. Returns how many; fewer means the end.
-    /// `row` is never before the end of the last call.
+    /// Gives the ids of at most `most` rows to `sink`, from row `row` of the file on. Returns how many; fewer means the
+    /// end. `row` is never before the end of the last call.
     fn read(&mut self, row: u64, most: usize, sink: &mut IdSink) -> Result<usize, Fault>;
 
     /// The type of all ids, if the file's schema gives it.

@@ -4,13 +4,12 @@
 //! compressed), then the metadata (schema, and where each column of each row group is), its length, and
 //! `PAR1` again.
 //!
-//! The `parquet` crate reads the pages of the one column, one page at a time, about 1 MiB of values per
-//! step. Plain and dictionary encoding and all compressions but LZO are read. Zstd is decompressed here
-//! (`row_limit.rs`), since the crate has only a C library for it. Skipping costs nothing for whole row groups. Within the last one,
-//! pages are skipped by their headers if all rows must have the same length (`page_table.rs`); otherwise the lengths of the lists are
-//! decoded. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it,
-//! so that lists of a fixed size are seen as lists of variable size, whose first row determines the
-//! dimension.
+//! The `parquet` crate reads the pages of the one column, one page at a time, about 1 MiB of values per step. Plain and
+//! dictionary encoding and all compressions but LZO are read. Zstd is decompressed here (`row_limit.rs`), since the
+//! crate has only a C library for it. Skipping costs nothing for whole row groups. Within the last one, pages are
+//! skipped by their headers if all rows must have the same length (`page_table.rs`); otherwise the lengths of the lists
+//! are decoded. Types come from Parquet's own schema, not from the Arrow schema that some programs store beside it, so
+//! that lists of a fixed size are seen as lists of variable size, whose first row determines the dimension.
 //!
 //! A file is written with one column, lists of a fixed size without nulls, in row groups of about 16 MiB.
 //! Floats are stored plain and uncompressed: general-purpose compressors gain next to nothing on

@@ -1,7 +1,8 @@
 //! Reading ranges of rows on any thread, so that several threads can share the work of reading.
 //!
-//! [`Batches`](crate::Batches) reads all rows in order, in a thread of its own. A [`RangeReader`] reads the rows of a range on
-//! the thread that calls it, with a file handle of its own. Several readers of the same files do not disturb each other.
+//! [`Batches`](crate::Batches) reads all rows in order, in a thread of its own. A [`RangeReader`] reads the rows of a
+//! range on the thread that calls it, with a file handle of its own. Several readers of the same files do not disturb
+//! each other.
 //!
 //! Cost: a reader opens a file once and keeps it open while the ranges ascend. Rows that are stored one after the other
 //! are read straight into the batch. In Parquet files the reader finds the page of the first row by the headers of the

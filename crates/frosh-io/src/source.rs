@@ -58,8 +58,8 @@ pub(crate) trait Source: Send {
         None
     }
 
-    /// The first row of the page, or of another part that is decompressed as a whole, with this row; the row itself if it is
-    /// not known to begin there.
+    /// The first row of the page, or of another part that is decompressed as a whole, with this row; the row itself if
+    /// it is not known to begin there.
     fn snap(&mut self, row: u64) -> u64 {
         row
     }

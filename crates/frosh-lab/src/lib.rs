@@ -1,9 +1,9 @@
 //! The paper's evaluation, from one command: its figures, its table, and its claims, with a page to read.
 //!
 //! [`run`] makes the experiments and keeps their [`Results`] in a folder; [`catalogue`] tells which of the paper's data
-//! sets are there. `data/` has the sets and their stand-ins, `methods/` what is compared, `experiments/` a file for each
-//! figure, `streams/` what is measured on streams that change, `store.rs` the files that are written, `claims/` the paper's claims as numbers, `plot.rs` and `report/` the
-//! page and its summary.
+//! sets are there. `data/` has the sets and their stand-ins, `methods/` what is compared, `experiments/` a file for
+//! each figure, `streams/` what is measured on streams that change, `store.rs` the files that are written, `claims/`
+//! the paper's claims as numbers, `plot.rs` and `report/` the page and its summary.
 
 #![deny(missing_docs)]
 

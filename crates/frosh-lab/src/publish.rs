@@ -17,8 +17,8 @@ pub fn load(folder: &Path) -> Result<Results> {
     store::read_json(&file)
 }
 
-/// Writes `report.html`, its summary `README.md`, the figures as SVG files, and `claims.json` unless nothing of the paper was
-/// run, into a folder.
+/// Writes `report.html`, its summary `README.md`, the figures as SVG files, and `claims.json` unless nothing of the
+/// paper was run, into a folder.
 pub fn publish(results: &Results, folder: &Path) -> Result<()> {
     store::write(&folder.join("report.html"), page(results).as_bytes())?;
     store::write(&folder.join("README.md"), readme(results).as_bytes())?;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 pub struct Record {
     /// The experiment: `sketch` (Figures 2 and 3), `rounds` (4), `bits` (5), `precision-recall` (6), `train-time`
-    /// (Table 2, without a learned rotation), `whole-training` (with the one that MAP is measured with) or `streams` (not in
-    /// the paper).
+    /// (Table 2, without a learned rotation), `whole-training` (with the one that MAP is measured with) or `streams`
+    /// (not in the paper).
     pub experiment: String,
     /// The data set: `synthetic`, `mnist`, `cifar10-gist`, `gist1m`, `flickr25600`, a file's name. Made-up data that
     /// stands in for a set has `-stand-in` at the end of its name.

@@ -1,7 +1,8 @@
 //! The folder of results: written whole after every cell, so that an interrupted run keeps what it has.
 //!
-//! `results.json` holds everything, and `report.html` shows it; one CSV file for each experiment holds the same for spreadsheets; `cells.json`
-//! says which cells are finished, so that a resumed run does not repeat what was ended by its time limit.
+//! `results.json` holds everything, and `report.html` shows it; one CSV file for each experiment holds the same for
+//! spreadsheets; `cells.json` says which cells are finished, so that a resumed run does not repeat what was ended by
+//! its time limit.
 
 use crate::error::{Error, Result};
 use crate::machine;

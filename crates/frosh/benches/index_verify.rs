@@ -9,7 +9,8 @@
 //! - *again*: the same open index is searched a second time.
 //!
 //! Both ways are timed in turns, searching and re-ranking together. The shortest of the times is printed, and the
-//! ratio; and the same of processor time (Linux), which other work on the machine changes less. Options: `--millions N`, `--queries N` (of the batch), `--rounds N`, `--threads N`, `--folder DIR`.
+//! ratio; and the same of processor time (Linux), which other work on the machine changes less. Options:
+//! `--millions N`, `--queries N` (of the batch), `--rounds N`, `--threads N`, `--folder DIR`.
 
 use frosh::{Config, Index, IndexWriter, Pool, Ranking, Rows, Search, Sketcher, StoredVectors};
 use std::path::Path;

@@ -1,13 +1,15 @@
 //! What several versions of the model cost a search.
 //!
-//! Run it with `cargo bench -p frosh --bench versions`. It builds two indexes of the same made rows (a million by default,
-//! codes of 64 bits with factors, no vectors). The rows change: other columns vary most in each tenth. One index has a single
-//! model, which was learned from all rows. The other has ten versions, one for each tenth. It searches both with one query and
-//! with batches, by estimated distance, and prints the times and their ratio. The limit for batches is 1.5.
+//! Run it with `cargo bench -p frosh --bench versions`. It builds two indexes of the same made rows (a million by
+//! default, codes of 64 bits with factors, no vectors). The rows change: other columns vary most in each tenth. One
+//! index has a single model, which was learned from all rows. The other has ten versions, one for each tenth. It
+//! searches both with one query and with batches, by estimated distance, and prints the times and their ratio. The
+//! limit for batches is 1.5.
 //!
-//! Both are timed in turns. The shortest of the times is printed, and the same of processor time (Linux), which other work
-//! on the machine changes less. Options: `--rows N`, `--versions N`, `--dim N`, `--bytes N` (a quantiser of so many bytes
-//! instead of 64 bits), `--clusters N` (rows in so many clusters, whose rows are nearly equally far from a query), `--rounds N`, `--threads N`, `--folder DIR`.
+//! Both are timed in turns. The shortest of the times is printed, and the same of processor time (Linux), which other
+//! work on the machine changes less. Options: `--rows N`, `--versions N`, `--dim N`, `--bytes N` (a quantiser of so
+//! many bytes instead of 64 bits), `--clusters N` (rows in so many clusters, whose rows are nearly equally far from a
+//! query), `--rounds N`, `--threads N`, `--folder DIR`.
 
 use frosh::{Config, Index, IndexWriter, Model, Pool, Ranking, Rows, Search, Sketcher};
 use std::path::Path;

@@ -6,16 +6,17 @@
 //! the candidate less the MAP of the old model. Both models have the same queries, so the standard error is that of the
 //! mean of the differences for each query.
 //!
-//! **Bias.** A candidate ranks the rows that it was fitted to a little better than other rows (about .01 of MAP). Fits never
-//! use the first sampled rows, and use 4,096 rows after them at most. So the queries are the first rows, and the base is
-//! the last rows. In a sample of 8,704 rows or more, the candidate has seen none of them ([`Drift::independent`]). With a
-//! half-life the base is the rows after the queries instead, which follow the weights best.
+//! **Bias.** A candidate ranks the rows that it was fitted to a little better than other rows (about .01 of MAP). Fits
+//! never use the first sampled rows, and use 4,096 rows after them at most. So the queries are the first rows, and the
+//! base is the last rows. In a sample of 8,704 rows or more, the candidate has seen none of them
+//! ([`Drift::independent`]). With a half-life the base is the rows after the queries instead, which follow the weights
+//! best.
 //!
-//! **Energy.** The captured energy of a model is the share of the scatter of the base rows, about the present mean, that lies in
-//! the span of its directions.
+//! **Energy.** The captured energy of a model is the share of the scatter of the base rows, about the present mean,
+//! that lies in the span of its directions.
 //!
-//! **Cost.** A fit; encoding of the measured rows with both models; 2 d operations for each query and row of the base, for the
-//! exact neighbours.
+//! **Cost.** A fit; encoding of the measured rows with both models; 2 d operations for each query and row of the base,
+//! for the exact neighbours.
 //!
 //! The paper has none of this: it fits a new model after each round, and encodes everything again.
 
@@ -96,7 +97,8 @@ impl Drift {
     }
 }
 
-/// Measures how much a search with `old` loses, compared with a new model of the same kind and size that is fitted to `sketch`.
+/// Measures how much a search with `old` loses, compared with a new model of the same kind and size that is fitted to
+/// `sketch`.
 ///
 /// `sketch` is of the rows that are searched now. `ranking` is the ranking that the searches use ([`Model::ranking`] by
 /// default): gaps of other rankings differ.

@@ -53,8 +53,8 @@ pub(crate) fn product<T: faer::traits::ComplexField>(a: MatRef<'_, T>, b: MatRef
     out
 }
 
-/// The product of tall matrices in double precision: columns of the result are computed in pieces, whose size does not depend on
-/// the number of threads.
+/// The product of tall matrices in double precision: columns of the result are computed in pieces, whose size does not
+/// depend on the number of threads.
 pub(crate) fn tall_product(pool: &Pool, a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Mat<f64> {
     const PIECE: usize = 32;
     let mut out = Mat::<f64>::zeros(a.nrows(), b.ncols());

@@ -53,7 +53,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if reading fails, [`Error::File`](crate::Error::File) if the file is damaged, is no model, or is of a newer version.
+    /// [`Error::Io`](crate::Error::Io) if reading fails, [`Error::File`](crate::Error::File) if the file is damaged, is
+    /// no model, or is of a newer version.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         match format_of(path)?.as_deref() {
@@ -90,7 +91,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if writing fails, [`Error::File`](crate::Error::File) if the path is a folder or a device.
+    /// [`Error::Io`](crate::Error::Io) if writing fails, [`Error::File`](crate::Error::File) if the path is a folder or
+    /// a device.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         either!(self, model => model.save(path))
     }
@@ -184,8 +186,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`Error::Dimension`](crate::Error::Dimension) if the rows have another dimension. [`Error::NotFinite`](crate::Error::NotFinite) or [`Error::TooLarge`](crate::Error::TooLarge) for the first
-    /// row with a bad value.
+    /// [`Error::Dimension`](crate::Error::Dimension) if the rows have another dimension.
+    /// [`Error::NotFinite`](crate::Error::NotFinite) or [`Error::TooLarge`](crate::Error::TooLarge) for the first row
+    /// with a bad value.
     pub fn encode<T: Element>(&self, rows: Rows<'_, T>) -> Result<Codes> {
         either!(self, model => model.encode(rows))
     }

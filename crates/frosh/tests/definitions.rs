@@ -267,7 +267,8 @@ fn the_mean_is_subtracted_from_compressed_blocks() {
         }
         let off = (average - &exact).norm_l2() / exact.norm_l2();
         eprintln!("{method:?}: off by {off:.4}");
-        // With 47 blocks of 8 rows and 40 seeds the error is about 2 / sqrt(47 * 8 * 40), plus 0.01 for the ends of streams.
+        // With 47 blocks of 8 rows and 40 seeds the error is about 2 / sqrt(47 * 8 * 40), plus 0.01 for the ends of
+        // streams.
         assert!(off < 0.05, "{method:?}: {off}");
     }
 }

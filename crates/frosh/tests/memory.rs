@@ -219,8 +219,8 @@ fn without_a_reservoir_a_sketcher_holds_at_most_three_l_d_floats() {
     });
 }
 
-/// Fits quantisers to a full sample of rows of `dim` values, and measures the memory of each fit. The deviation of column j is
-/// in proportion to 1 / j^power.
+/// Fits quantisers to a full sample of rows of `dim` values, and measures the memory of each fit. The deviation of
+/// column j is in proportion to 1 / j^power.
 fn watch_quantizers(dim: usize, batches: u32, power: f32) {
     let config = Config::new(dim).for_quantizer(32);
     let mut sketcher = Pool::ONE.install(|| Sketcher::new(config)).unwrap();

@@ -1,5 +1,5 @@
-//! Streams of several runs: against their definition, after bad rows, and resumed. Promises 1, 2, 4 and 5 with runs are tested
-//! with those without, in promises.rs, and memory in memory.rs.
+//! Streams of several runs: against their definition, after bad rows, and resumed. Promises 1, 2, 4 and 5 with runs are
+//! tested with those without, in promises.rs, and memory in memory.rs.
 
 mod weighted;
 

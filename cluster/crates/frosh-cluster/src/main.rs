@@ -123,7 +123,8 @@ impl<T: Args> OnCluster<T> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let daemon = matches!(cli.command, Command::Scheduler(_) | Command::Executor(_));
-    // A client prints its own errors. The plans that an executor has run, with their metrics, are its record of who did what.
+    // A client prints its own errors. The plans that an executor has run, with their metrics, are its record of who did
+    // what.
     let level = if daemon { "info,ballista_executor::metrics=debug" } else { "off" };
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).init();
     let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -1,7 +1,7 @@
 //! `frosh_distance`: from the code of a row to a query vector.
 //!
-//! A query has the same vector and the same model for many codes. So codes of a batch are taken in runs of rows whose vector
-//! and model are the same, and each run is one search for all of its rows.
+//! A query has the same vector and the same model for many codes. So codes of a batch are taken in runs of rows whose
+//! vector and model are the same, and each run is one search for all of its rows.
 
 use crate::models::{self, DEFAULT_EFFORT};
 use crate::scalars::{Bytes, same_model};

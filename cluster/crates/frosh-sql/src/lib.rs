@@ -57,9 +57,10 @@
 //!
 //! # Memory
 //!
-//! An aggregate takes, for each group in each partition, at most 12 l d + s (2 d + 28) bytes, and 3 l d for each doubling beyond 64 MB of values: l sketch rows (256 by default,
-//! twice the bits with `bits=N`), s sampled rows (16,384 by default and 65,536 with `bytes=N`, at most 32 MB, and no more than the group has). `GROUP BY` with
-//! many groups needs small sketches: `'bits=32, reservoir=1024'`.
+//! An aggregate takes, for each group in each partition, at most 12 l d + s (2 d + 28) bytes, and 3 l d for each
+//! doubling beyond 64 MB of values: l sketch rows (256 by default, twice the bits with `bits=N`), s sampled rows
+//! (16,384 by default and 65,536 with `bytes=N`, at most 32 MB, and no more than the group has). `GROUP BY` with many
+//! groups needs small sketches: `'bits=32, reservoir=1024'`.
 
 #![deny(unsafe_code)]
 

@@ -19,8 +19,8 @@ use std::time::Instant;
 /// Batches that are still learned after an interrupt: as many as the reader and a pipe may hold.
 const LATE_BATCHES: usize = 4;
 
-/// Bytes of values that a thread reads at a time. The last rows of a batch are copied, so small batches are slower; large ones
-/// leave the cache.
+/// Bytes of values that a thread reads at a time. The last rows of a batch are copied, so small batches are slower;
+/// large ones leave the cache.
 const BATCH_BYTES: usize = 2 << 20;
 
 /// What both ways need.

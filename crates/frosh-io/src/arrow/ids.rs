@@ -1,9 +1,9 @@
 //! Ids in a column of an Arrow file or stream: integers or text.
 //!
-//! Text is stored as offsets and bytes (`Utf8`, `LargeUtf8`) or as views (`Utf8View`), which have short texts in themselves
-//! and refer to one of several buffers for others. Offsets and bytes are read in order. Buffers of views are read where the
-//! views point; if they are compressed, they are in memory while their record batch is read, and larger ones than 256 MiB are
-//! refused.
+//! Text is stored as offsets and bytes (`Utf8`, `LargeUtf8`) or as views (`Utf8View`), which have short texts in
+//! themselves and refer to one of several buffers for others. Offsets and bytes are read in order. Buffers of views are
+//! read where the views point; if they are compressed, they are in memory while their record batch is read, and larger
+//! ones than 256 MiB are refused.
 
 use super::column_reader::{Bitmap, BufferReader, BufferSource, FileRange, offset};
 use super::index::{Codec, IdChunk, Index, Span};

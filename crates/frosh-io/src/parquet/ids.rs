@@ -1,9 +1,9 @@
 //! Ids in a column of a Parquet file: integers, text or UUIDs.
 //!
-//! The crate's reader of single columns is used. It gives values as slices of their page or dictionary: its reader of Arrow
-//! arrays would copy a value for each row, and a few bytes of a file can name one long value in any number of rows. Only
-//! values stored as what they differ from the one before (`DELTA_BYTE_ARRAY`) are copied; pages of these are read one row at
-//! a time.
+//! The crate's reader of single columns is used. It gives values as slices of their page or dictionary: its reader of
+//! Arrow arrays would copy a value for each row, and a few bytes of a file can name one long value in any number of
+//! rows. Only values stored as what they differ from the one before (`DELTA_BYTE_ARRAY`) are copied; pages of these are
+//! read one row at a time.
 
 use super::pages::CheckedFile;
 use super::row_limit::{CheckedGroups, RowLimit};

@@ -1,5 +1,5 @@
-//! Repetition levels: one for each value, 0 where a row begins. They are counted without being expanded, because a few bytes
-//! can stand for any number of equal levels.
+//! Repetition levels: one for each value, 0 where a row begins. They are counted without being expanded, because a few
+//! bytes can stand for any number of equal levels.
 
 use super::thrift::varint;
 

@@ -117,7 +117,8 @@ struct Found {
     orders: Vec<Order>,
 }
 
-/// The sets that are in these folders, and files that were named themselves. Names of sets that are not there go to `missing`.
+/// The sets that are in these folders, and files that were named themselves. Names of sets that are not there go to
+/// `missing`.
 fn find(data: &[PathBuf], missing: &mut Vec<&'static str>) -> Result<Vec<Found>> {
     let all = files_below(data)?;
     let mut found = Vec::new();

@@ -1,9 +1,9 @@
 //! How well cheap figures on the sample predict what an old model loses on all rows.
 //!
-//! A stream is cut at six places. For each pair of places, the model of the earlier one is the old model, and the rows up to the
-//! later one are the collection. [`frosh::drift`] measures old model and candidate on the sample. The *true loss* is the MAP
-//! of the candidate less the MAP of the old model, for rows held out of the collection, over all other rows of it, with the
-//! nearest 2 % of them as the truth.
+//! A stream is cut at six places. For each pair of places, the model of the earlier one is the old model, and the rows
+//! up to the later one are the collection. [`frosh::drift`] measures old model and candidate on the sample. The *true
+//! loss* is the MAP of the candidate less the MAP of the old model, for rows held out of the collection, over all other
+//! rows of it, with the nearest 2 % of them as the truth.
 
 use super::{Stream, each, view};
 use crate::error::{Error, Result};
@@ -62,7 +62,8 @@ pub struct Score {
     pub figure: &'static str,
     /// Pearson correlation with the loss.
     pub correlation: f64,
-    /// The chance that a pair with a loss above .02 has a larger figure than one without; `None` if all pairs are of one kind.
+    /// The chance that a pair with a loss above .02 has a larger figure than one without; `None` if all pairs are of
+    /// one kind.
     pub auc: Option<f64>,
 }
 

@@ -1,14 +1,14 @@
 //! Bounds for codes of a quantiser, for 64 queries at a time.
 //!
-//! [`byte_planes`](super::byte_planes) looks up 64 rows in the table of one query. That takes two instructions with AVX-512, and
-//! some seventy with AVX2. Here a row is compared with 64 queries: for each byte of its code, a load brings what that byte adds to
-//! the sums of all queries.
+//! [`byte_planes`](super::byte_planes) looks up 64 rows in the table of one query. That takes two instructions with
+//! AVX-512, and some seventy with AVX2. Here a row is compared with 64 queries: for each byte of its code, a load
+//! brings what that byte adds to the sums of all queries.
 //!
-//! **Layout.** An entry is a [`Line`] with a byte for each query. There are 256 entries for each line of codes: 112 kB for codes of 8 bytes, and
-//! 240 kB for 16 bytes, which stay in the second cache.
+//! **Layout.** An entry is a [`Line`] with a byte for each query. There are 256 entries for each line of codes: 112 kB
+//! for codes of 8 bytes, and 240 kB for 16 bytes, which stay in the second cache.
 //!
-//! **Saturation.** As in `byte_planes`: sums start at 255 minus a limit and saturate at 255. Every query has a start of its own. A query
-//! that starts at 255 takes no part.
+//! **Saturation.** As in `byte_planes`: sums start at 255 minus a limit and saturate at 255. Every query has a start of
+//! its own. A query that starts at 255 takes no part.
 
 use super::byte_planes::LineTable;
 use super::isa::{Isa, dispatch_bytes};
@@ -42,8 +42,8 @@ impl LaneTables {
     }
 }
 
-/// The first of these rows whose sum ends below 255 for a query, and a bit for each such query. The end of `rows` if there is none.
-/// `lines` are groups of 64 rows, as in [`byte_planes`](super::byte_planes).
+/// The first of these rows whose sum ends below 255 for a query, and a bit for each such query. The end of `rows` if
+/// there is none. `lines` are groups of 64 rows, as in [`byte_planes`](super::byte_planes).
 #[inline]
 pub(crate) fn first_below_255(
     isa: Isa,

@@ -2,8 +2,8 @@
 //!
 //! **Layout.** A group is 64 rows. Byte `j` of its rows is one [`Line`], so a group takes no more memory than its codes.
 //!
-//! **Look-up.** A byte chooses one of 256 entries. AVX-512 with VBMI looks up 64 bytes in 128 entries with one instruction, so two
-//! of them will do; other instruction sets put it together from smaller tables.
+//! **Look-up.** A byte chooses one of 256 entries. AVX-512 with VBMI looks up 64 bytes in 128 entries with one
+//! instruction, so two of them will do; other instruction sets put it together from smaller tables.
 //!
 //! **Saturation.** As in [`nibble_planes`](super::nibble_planes): sums are bytes that start at 255 minus a limit and
 //! saturate at 255. All rows of a group have the same start.
@@ -80,7 +80,8 @@ unsafe fn block<B: ByteVector, const N: usize>(
             for (line, table) in (first..).zip(tables) {
                 for (group, sum) in sums.iter_mut().enumerate() {
                     let at = group * per_group + line;
-                    // The lines of the next block. A block is read in several streams, which the hardware follows less well.
+                    // The lines of the next block. A block is read in several streams, which the hardware follows less
+                    // well.
                     prefetch(lines, at + N * per_group);
                     let bytes = B::load(&lines[at]);
                     *sum = sum.saturating_add(bytes.look_up_byte(table));

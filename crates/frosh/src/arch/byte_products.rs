@@ -1,8 +1,8 @@
 //! Scalar products of rows with many vectors, both rounded to whole numbers.
 //!
-//! Encoding compares a row with every word of a quantiser, and only needs to know which words are best. Bytes suffice for that, and
-//! a CPU multiplies several times as many of them as floats. Each row and each vector has a scale of its own. Sums are
-//! exact, so that every instruction set gives the same bytes.
+//! Encoding compares a row with every word of a quantiser, and only needs to know which words are best. Bytes suffice
+//! for that, and a CPU multiplies several times as many of them as floats. Each row and each vector has a scale of its
+//! own. Sums are exact, so that every instruction set gives the same bytes.
 //!
 //! **Layout.** Sixteen vectors are a group, and four groups a column. Four neighbouring coordinates of a group are one
 //! [`Line`]: one instruction of AVX-512 (VNNI) multiplies a line by four coordinates of a row and adds up the products of
@@ -260,7 +260,8 @@ struct Column<'a> {
     count: usize,
 }
 
-/// The products of `M` rows from row `i` on with `N` groups. All loops over them have constant ends: so the sums are in registers.
+/// The products of `M` rows from row `i` on with `N` groups. All loops over them have constant ends: so the sums are in
+/// registers.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "constant ends")]
 fn tile<D: Dots, const M: usize, const N: usize>(

@@ -33,28 +33,28 @@
 //!
 //! # A new kernel
 //!
-//! Write `unsafe fn run<V: F32Vector>(...)` with `#[inline(always)]`, and so for all that it calls. What is not inlined is
-//! compiled without the features, and each of its intrinsics becomes a call. This happens to closures (`map`, `fold`,
-//! `from_fn`), which cannot be marked so: no closure may use a vector. Write a safe function that takes an [`Isa`], checks every length
-//! that the loops rely on, and ends with `dispatch_f32!` (or `dispatch_bytes!`, which also takes a scalar twin). Write a
-//! test that runs `Isa::every_and_scalar` (or `Isa::every`) against the definition.
+//! Write `unsafe fn run<V: F32Vector>(...)` with `#[inline(always)]`, and so for all that it calls. What is not inlined
+//! is compiled without the features, and each of its intrinsics becomes a call. This happens to closures (`map`,
+//! `fold`, `from_fn`), which cannot be marked so: no closure may use a vector. Write a safe function that takes an
+//! [`Isa`], checks every length that the loops rely on, and ends with `dispatch_f32!` (or `dispatch_bytes!`, which also
+//! takes a scalar twin). Write a test that runs `Isa::every_and_scalar` (or `Isa::every`) against the definition.
 //!
 //! # Safety
 //!
 //! Two things can go wrong: an instruction that the CPU does not have, and memory that is not there.
 //!
-//! - *Instructions.* A token such as [`isa::Avx2Fma`] can be made in one place only, [`isa`], after the CPU was asked for its
-//!   features. The macros `dispatch_*` match on a token before they call a function with `target_feature` attributes.
-//!   Everything else with intrinsics is reached through such a function; "the caller has the features" in a comment means
-//!   this.
+//! - *Instructions.* A token such as [`isa::Avx2Fma`] can be made in one place only, [`isa`], after the CPU was asked
+//!   for its features. The macros `dispatch_*` match on a token before they call a function with `target_feature`
+//!   attributes. Everything else with intrinsics is reached through such a function; "the caller has the features" in a
+//!   comment means this.
 //! - *Memory.* The safe function of each kernel asserts the lengths. Loops below it index by what was asserted. Prefetches
 //!   may have any address.
 //!
 //! # Same bytes
 //!
-//! [`hadamard`] and [`scatter`] only add, subtract, and multiply by ±1, so a fused multiply-add rounds as the two steps do,
-//! and every instruction set gives the same bytes. [`hamming`], [`nibble_planes`] and [`byte_products`] are exact. [`project`] and the
-//! eigensolver multiply: there, bytes are the same for one instruction set.
+//! [`hadamard`] and [`scatter`] only add, subtract, and multiply by ±1, so a fused multiply-add rounds as the two steps
+//! do, and every instruction set gives the same bytes. [`hamming`], [`nibble_planes`] and [`byte_products`] are exact.
+//! [`project`] and the eigensolver multiply: there, bytes are the same for one instruction set.
 #![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64")),
     expect(dead_code, reason = "vectors of bytes are used on these only")

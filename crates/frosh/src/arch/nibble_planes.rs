@@ -4,9 +4,9 @@
 //! `b` bytes is `2 b` lines, its nibble planes. What nibble `j` adds to a row's sum, for one query, is a function of its
 //! sixteen values: a table that fits a register, so that one lookup (`vpshufb`, `tbl`) serves a whole register of rows.
 //!
-//! **Saturation.** Sums are bytes that start at `255 - limit` and saturate at 255: a row is nearer than the limit exactly if
-//! its sum ends below 255, and a group can be left as soon as all its sums are 255. Limits above 255 do not fit; there,
-//! sums of bytes are added to larger numbers every 60 planes.
+//! **Saturation.** Sums are bytes that start at `255 - limit` and saturate at 255: a row is nearer than the limit
+//! exactly if its sum ends below 255, and a group can be left as soon as all its sums are 255. Limits above 255 do not
+//! fit; there, sums of bytes are added to larger numbers every 60 planes.
 //!
 //! **Two queries in a lookup.** A nibble differs in at most 4 bits, so three planes differ in at most 12, which fits four
 //! bits: [`seek`] looks up the counts of two queries at once, one in each nibble of the table's entries.

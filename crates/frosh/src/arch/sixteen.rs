@@ -1,8 +1,8 @@
 //! Sixteen floats at a time, for loops over tables of sixteen entries.
 //!
-//! A token implements [`F32x16`]: its methods are safe, since to hold the token is the proof that the CPU has the features.
-//! [`Isa::sixteens`] runs a [`Work16`] with the token of the CPU, compiled for its features. Multiplications and additions are
-//! not fused, so results do not depend on the instruction set.
+//! A token implements [`F32x16`]: its methods are safe, since to hold the token is the proof that the CPU has the
+//! features. [`Isa::sixteens`] runs a [`Work16`] with the token of the CPU, compiled for its features. Multiplications
+//! and additions are not fused, so results do not depend on the instruction set.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -29,7 +29,8 @@ pub(crate) trait F32x16: Copy {
     fn whole_zeros(self) -> Self::I;
     /// Adds bytes to whole numbers. Sums are within 16 bits.
     fn add_bytes(self, to: Self::I, x: &[i8; 16]) -> Self::I;
-    /// Tells the CPU that the memory from `after` bytes behind the beginning of `x` on will be read soon. It may lie outside of `x`.
+    /// Tells the CPU that the memory from `after` bytes behind the beginning of `x` on will be read soon. It may lie
+    /// outside of `x`.
     fn prefetch(self, x: &[i8; 16], after: usize);
     /// Whole numbers as floats.
     fn floats(self, x: Self::I) -> Self::V;

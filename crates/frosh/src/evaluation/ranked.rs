@@ -57,10 +57,10 @@ impl RankedEvaluation {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherHasher`] if codes and queries are of different hashers, [`Error::Factors`] if the ranking needs factors
-    /// and the codes have none. [`Error::Setting`] if there are no queries, if there is not one list for each query, if `truth`
-    /// gives no relevant rows, if a list is too short, has a row twice or a row outside the base, or if the base has 2^32
-    /// rows or more.
+    /// [`Error::OtherHasher`] if codes and queries are of different hashers, [`Error::Factors`] if the ranking needs
+    /// factors and the codes have none. [`Error::Setting`] if there are no queries, if there is not one list for each
+    /// query, if `truth` gives no relevant rows, if a list is too short, has a row twice or a row outside the base, or
+    /// if the base has 2^32 rows or more.
     pub fn new(
         queries: &Queries,
         base: &Codes,

@@ -9,13 +9,13 @@
 //!
 //! **Where we differ.** The paper has one rotation (none) and one ranking (Hamming).
 //!
-//! **Cost.** One product of the n sampled rows with the q queries and the directions; for each of two rotations, products of
-//! the sampled rows in r dimensions. Memory: 4 n r bytes for the projections, as much for each rotation, and 64 n bytes for each
-//! thread.
+//! **Cost.** One product of the n sampled rows with the q queries and the directions; for each of two rotations,
+//! products of the sampled rows in r dimensions. Memory: 4 n r bytes for the projections, as much for each rotation,
+//! and 64 n bytes for each thread.
 //!
-//! **Threads.** What depends on the sample alone ([`Truth`]) is computed beside the directions and the rotations, and the rotations
-//! are measured side by side. Tasks are pieces of the sample or some of the queries, whose sizes do not depend on the
-//! number of threads.
+//! **Threads.** What depends on the sample alone ([`Truth`]) is computed beside the directions and the rotations, and
+//! the rotations are measured side by side. Tasks are pieces of the sample or some of the queries, whose sizes do not
+//! depend on the number of threads.
 
 use crate::arch;
 use crate::error::Result;

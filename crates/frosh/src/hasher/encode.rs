@@ -1,7 +1,7 @@
 //! Encoding: rows to codes, with or without factors, and to the projections that queries keep.
 //!
-//! Rows are taken in blocks that stay in cache, on the threads of the current pool. A row's code does not depend on the rows
-//! beside it.
+//! Rows are taken in blocks that stay in cache, on the threads of the current pool. A row's code does not depend on the
+//! rows beside it.
 
 use super::estimator::{self, FactorColumn, Factors};
 use super::fit::share;
@@ -16,7 +16,8 @@ use crate::search::codes::Codes;
 const ENCODE_ROWS: usize = 192;
 
 impl Hasher {
-    /// Encodes rows. The code of a row does not depend on the other rows of the batch. 2 d r operations and ceil(r / 8) bytes for each row of d values, with r bits.
+    /// Encodes rows. The code of a row does not depend on the other rows of the batch. 2 d r operations and ceil(r / 8)
+    /// bytes for each row of d values, with r bits.
     ///
     /// # Errors
     ///

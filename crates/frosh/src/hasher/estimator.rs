@@ -14,10 +14,10 @@
 //! beta from its sample (`residual.rs`).
 //!
 //! **Where we differ.** RaBitQ keeps two floats (8 bytes). Here one byte holds the norm, quantised to 28 values on a
-//! logarithmic scale, and the ratio g / norm, quantised to 9 values. Or two bytes hold the norm and g, each quantised to
-//! 255 values: beside long codes, one byte is too coarse for the order of the nearest rows. The fit measures both on the
-//! sample (`choice.rs`). The ranges of the scales are fitted to the sample. Directions are learned, and fewer than dimensions. The Gaussian
-//! directions of LSH are not orthonormal: their gain is divided by the number of bits.
+//! logarithmic scale, and the ratio g / norm, quantised to 9 values. Or two bytes hold the norm and g, each quantised
+//! to 255 values: beside long codes, one byte is too coarse for the order of the nearest rows. The fit measures both on
+//! the sample (`choice.rs`). The ranges of the scales are fitted to the sample. Directions are learned, and fewer than
+//! dimensions. The Gaussian directions of LSH are not orthonormal: their gain is divided by the number of bits.
 //!
 //! **Quantiser ranges.** An outlier in the sample must not widen the steps for all other rows. So a range excludes a
 //! share of the sampled rows at each end: the share that lies outside the optimal uniform quantiser of a normal

@@ -12,9 +12,9 @@
 //! interpolated. For kappa below 1, that is N > 10 n, recall at kappa = 1 is used: what changes below the distances
 //! between sampled rows cannot be measured.
 //!
-//! **Cost.** A product of the sampled rows with the queries, 2 d operations a pair, for the exact neighbours. It does not
-//! depend on what is measured, so a fit can compute it beside the directions. Memory: 4 q bytes for each of the rows that MAP is
-//! measured on. Of the other rows only those are kept that are nearer than the nearest of these.
+//! **Cost.** A product of the sampled rows with the queries, 2 d operations a pair, for the exact neighbours. It does
+//! not depend on what is measured, so a fit can compute it beside the directions. Memory: 4 q bytes for each of the
+//! rows that MAP is measured on. Of the other rows only those are kept that are nearer than the nearest of these.
 
 use crate::hasher::positions::Positions;
 use crate::linalg;

@@ -1,7 +1,7 @@
 //! A hasher like an old one: new directions, turned so that few bits of the codes change. Not in the paper.
 //!
-//! **Equation.** With V the refined directions of the new sketch, Z = (X - mean) V for the sampled rows X, and T their signs
-//! under the old hasher,
+//! **Equation.** With V the refined directions of the new sketch, Z = (X - mean) V for the sampled rows X, and T their
+//! signs under the old hasher,
 //!
 //! ```text
 //! R = polar(Z' T)                    the rotation whose projections Z R fit the old signs best
@@ -12,8 +12,8 @@
 //! Without rounds the fewest bits change. Each round fits the new rows better, and changes more bits. After 50 rounds codes
 //! are as good as those of a new hasher (measured: within .003 of MAP).
 //!
-//! **When.** Codes of the two hashers still do not compare: their ids differ, and mixing them loses more than keeping the old
-//! hasher. It is for those who update codes in place, and pay for each bit that changes.
+//! **When.** Codes of the two hashers still do not compare: their ids differ, and mixing them loses more than keeping
+//! the old hasher. It is for those who update codes in place, and pay for each bit that changes.
 //!
 //! **Cost.** That of a fit with the refined rotation, and a product of the sampled rows with the old directions.
 
@@ -33,16 +33,17 @@ use faer::{Mat, MatRef};
 const COUNTED_ROWS: usize = 512;
 
 impl Sketch {
-    /// Fits a hasher of as many bits as `old`, turned so that few bits of the codes of `old` change. `rounds` of ITQ then fit
-    /// it to the sampled rows: 0 for the fewest changed bits, 3 for few, 50 for codes as good as those of a new hasher.
+    /// Fits a hasher of as many bits as `old`, turned so that few bits of the codes of `old` change. `rounds` of ITQ
+    /// then fit it to the sampled rows: 0 for the fewest changed bits, 3 for few, 50 for codes as good as those of a
+    /// new hasher.
     ///
     /// The two hashers have different ids, and codes of one cannot be searched with the other.
     /// [`flipped_bits`](Sketch::flipped_bits) says how many bits change.
     ///
     /// # Errors
     ///
-    /// [`Error::Mismatch`] if dimension or metric of hasher and sketch differ. [`Error::Rotation`] for LSH, and if the sketch
-    /// has no sample. [`Error::Empty`] and [`Error::Bits`] as [`Sketch::hasher`].
+    /// [`Error::Mismatch`] if dimension or metric of hasher and sketch differ. [`Error::Rotation`] for LSH, and if the
+    /// sketch has no sample. [`Error::Empty`] and [`Error::Bits`] as [`Sketch::hasher`].
     ///
     /// ```
     /// use frosh::{Config, Rows, Sketcher};
@@ -112,8 +113,8 @@ impl Sketch {
     ///
     /// # Errors
     ///
-    /// [`Error::Setting`] if the numbers of bits differ, or if the sketch has no sample. [`Error::Dimension`] if the hashers
-    /// are of rows of another dimension.
+    /// [`Error::Setting`] if the numbers of bits differ, or if the sketch has no sample. [`Error::Dimension`] if the
+    /// hashers are of rows of another dimension.
     pub fn flipped_bits(&self, old: &Hasher, new: &Hasher) -> Result<f64> {
         if old.bits() != new.bits() {
             let why =

@@ -94,8 +94,8 @@ const ITQ_ROUNDS: usize = 16;
 
 /// The model: a hash function that was fitted to a [`Sketch`](crate::Sketch). It cannot be changed.
 ///
-/// Bit k of the code of a row x is 1 if (x - [`mean`](Hasher::mean)) . [`direction(k)`](Hasher::direction) is above zero. Its
-/// [`id`](Hasher::id) is a hash of its content, and codes keep the id of their hasher.
+/// Bit k of the code of a row x is 1 if (x - [`mean`](Hasher::mean)) . [`direction(k)`](Hasher::direction) is above
+/// zero. Its [`id`](Hasher::id) is a hash of its content, and codes keep the id of their hasher.
 ///
 /// Memory: 8 d r bytes for d dimensions and r bits.
 ///

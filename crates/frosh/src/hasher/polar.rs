@@ -18,7 +18,8 @@
 //! singular matrices fall back to the SVD.
 //!
 //! **Cost.** Four steps of 3.3 r^3 operations, five if a singular value is below a 1,000th of the norm, and more if M
-//! is nearly singular. Five are about half the time of an SVD. Scaled Newton steps with explicit inverses took nearly as long as the SVD.
+//! is nearly singular. Five are about half the time of an SVD. Scaled Newton steps with explicit inverses took nearly
+//! as long as the SVD.
 
 use crate::linalg;
 use faer::diag::Diag;

@@ -13,12 +13,12 @@
 //! ```
 //!
 //! **Where we differ** from the literature. Isotropic hashing (Kong and Li, 2012) uses plane rotations, at most r - 1
-//! of them, in place of lift-and-projection or a gradient flow. ITQ (Gong and Lazebnik, 2011) takes the polar factor
-//! of V'B in place of an SVD of B'V, which is the same matrix in about half the time. It also extrapolates: it takes the polar
-//! factor of V'B + m (V'B - C), with C the V'B of the round before and m = .85 ([`MOMENTUM`]). Sixteen such rounds end at
-//! or below the objective of 50 without, on the sample and on other rows (six data sets, 64 and 128 bits). m = 1 needed
-//! fewer rounds still, and m = 1.2 did not converge. ITQ sums over fixed blocks of rows in a fixed order, so the result does
-//! not depend on the number of threads.
+//! of them, in place of lift-and-projection or a gradient flow. ITQ (Gong and Lazebnik, 2011) takes the polar factor of
+//! V'B in place of an SVD of B'V, which is the same matrix in about half the time. It also extrapolates: it takes the
+//! polar factor of V'B + m (V'B - C), with C the V'B of the round before and m = .85 ([`MOMENTUM`]). Sixteen such
+//! rounds end at or below the objective of 50 without, on the sample and on other rows (six data sets, 64 and 128
+//! bits). m = 1 needed fewer rounds still, and m = 1.2 did not converge. ITQ sums over fixed blocks of rows in a fixed
+//! order, so the result does not depend on the number of threads.
 //!
 //! **Cost.** r^3 for random and isotropic; s r^2 + r^3 for each round of ITQ.
 

@@ -139,8 +139,8 @@ impl Column {
         Ok(Finished { whole: text(self.hash.digest()), blocks: self.blocks })
     }
 
-    /// Completes the array, maps it and removes its file name, so that the rows can be written again in another order. Fails
-    /// if the bytes on disk differ from those written.
+    /// Completes the array, maps it and removes its file name, so that the rows can be written again in another order.
+    /// Fails if the bytes on disk differ from those written.
     pub(super) fn read_back(self) -> Result<Bytes> {
         let (path, form, rows) =
             (self.path.clone(), self.form, self.bytes / self.form.width() as u64);

@@ -25,8 +25,8 @@ pub(super) fn file(number: u64) -> String {
 }
 
 impl NewRows<'_> {
-    /// Saves the state of a learner with the rows: [`NewRows::commit`] adds the rows and replaces the learner of the index in
-    /// one change. [`Index::sketcher`] returns it.
+    /// Saves the state of a learner with the rows: [`NewRows::commit`] adds the rows and replaces the learner of the
+    /// index in one change. [`Index::sketcher`] returns it.
     ///
     /// ```
     /// use frosh::{Config, Index, IndexWriter, Rows, Sketcher};
@@ -60,7 +60,8 @@ impl NewRows<'_> {
 }
 
 impl Index {
-    /// The learner that was saved with the last rows ([`NewRows::learned`]); `None` if there is none. It continues bit for bit.
+    /// The learner that was saved with the last rows ([`NewRows::learned`]); `None` if there is none. It continues bit
+    /// for bit.
     ///
     /// # Errors
     ///

@@ -58,12 +58,12 @@
 //!
 //! # Versions
 //!
-//! Data change, and a model that was learned from old rows ranks new rows worse and worse. [`IndexWriter::refresh`] adds a
-//! model. It encodes the rows that came since the last version again, and all rows that are added from then on. Older rows
-//! keep their codes and their model, so a row is encoded twice at most. A search projects the queries once for each model
-//! and merges the hits by estimated or exact distance. Codes of different models are never compared with each other.
-//! [`IndexWriter::fold`] and [`IndexWriter::compact`] bound the number of versions. [`drift`](crate::drift()) tells when a new
-//! model is due.
+//! Data change, and a model that was learned from old rows ranks new rows worse and worse. [`IndexWriter::refresh`]
+//! adds a model. It encodes the rows that came since the last version again, and all rows that are added from then on.
+//! Older rows keep their codes and their model, so a row is encoded twice at most. A search projects the queries once
+//! for each model and merges the hits by estimated or exact distance. Codes of different models are never compared with
+//! each other. [`IndexWriter::fold`] and [`IndexWriter::compact`] bound the number of versions.
+//! [`drift`](crate::drift()) tells when a new model is due.
 //!
 //! # Cost
 //!
@@ -457,7 +457,8 @@ impl Index {
         Ok(None)
     }
 
-    /// The numbers of the rows with these names, for [`Search::filter`](crate::Search::filter). Names that do not exist are ignored.
+    /// The numbers of the rows with these names, for [`Search::filter`](crate::Search::filter). Names that do not exist
+    /// are ignored.
     ///
     /// # Errors
     ///

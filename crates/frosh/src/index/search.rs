@@ -49,10 +49,10 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// Fails if the queries have another dimension than the model or a value that is not finite or too large, if an option
-    /// needs factors or vectors that the index does not store, if a radius is combined with a ranking other than Hamming, if
-    /// several versions are ranked neither by estimated nor by exact distance (see [`Search::mix_versions`]), or if an array
-    /// that the search reads is damaged.
+    /// Fails if the queries have another dimension than the model or a value that is not finite or too large, if an
+    /// option needs factors or vectors that the index does not store, if a radius is combined with a ranking other than
+    /// Hamming, if several versions are ranked neither by estimated nor by exact distance (see
+    /// [`Search::mix_versions`]), or if an array that the search reads is damaged.
     pub fn search<T: Element>(
         &self,
         queries: Rows<'_, T>,

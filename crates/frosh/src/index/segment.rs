@@ -241,8 +241,8 @@ impl Arrays {
         self.stored_ids().map_or(Ok(()), |ids| seal::verify_all(pool, &[ids]))
     }
 
-    /// Whether the id range of this segment overlaps `low..=high`. If so, all ids are verified; otherwise only the blocks of
-    /// the first and the last id.
+    /// Whether the id range of this segment overlaps `low..=high`. If so, all ids are verified; otherwise only the
+    /// blocks of the first and the last id.
     pub(super) fn may_have(&self, pool: &Pool, low: u64, high: u64) -> Result<bool> {
         let rows = self.ids.len();
         if rows == 0 {

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! so that everything is a sum of table entries. The beam starts with the best cells. Each codebook extends every
-//! candidate by 256 words and the best are kept. (Changing one word at a time afterwards, while that helps, was measured: recall
-//! stays the same within chance.)
+//! candidate by 256 words and the best are kept. (Changing one word at a time afterwards, while that helps, was
+//! measured: recall stays the same within chance.)
 //!
-//! **Selection.** The best of all continuations are found without branches. The last bits of a score are replaced by the number
-//! of the continuation. Sixteen such keys fill a vector, so a sorting network of minima and maxima sorts all lanes at once.
-//! The vectors of a few words are sorted at a time and merged with the best so far, and the lanes are merged last
-//! ([`smallest`]). The bits cost little precision, because scores are taken relative to the best candidate before.
+//! **Selection.** The best of all continuations are found without branches. The last bits of a score are replaced by
+//! the number of the continuation. Sixteen such keys fill a vector, so a sorting network of minima and maxima sorts all
+//! lanes at once. The vectors of a few words are sorted at a time and merged with the best so far, and the lanes are
+//! merged last ([`smallest`]). The bits cost little precision, because scores are taken relative to the best candidate
+//! before.
 
 use super::codebooks::{Codebooks, Tables, WORDS};
 use crate::arch::Isa;
@@ -279,8 +280,8 @@ impl Continuations for Book<'_> {
     }
 }
 
-/// Extends codes by a word of a codebook, and writes the best of them, at most `width`. `alone` is what each word adds to every code.
-/// Returns how many codes there are. `grown` is working memory.
+/// Extends codes by a word of a codebook, and writes the best of them, at most `width`. `alone` is what each word adds
+/// to every code. Returns how many codes there are. `grown` is working memory.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "an inlined part of two loops")]
 pub(super) fn extend<S: F32x16, C: Continuations, const R: usize>(

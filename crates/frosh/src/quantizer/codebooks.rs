@@ -112,8 +112,8 @@ impl Codebooks {
         }
     }
 
-    /// The same for a row that the codebooks were fitted to, as if they had been fitted without it: in each segment, the error is
-    /// larger by the factor 1 + gain. No gains are zeros.
+    /// The same for a row that the codebooks were fitted to, as if they had been fitted without it: in each segment,
+    /// the error is larger by the factor 1 + gain. No gains are zeros.
     #[inline(always)]
     pub(crate) fn decode_unseen(&self, code: &[u8], row: &[f32], gains: &[f32], out: &mut [f32]) {
         self.decode(code, out);
@@ -166,9 +166,9 @@ pub(crate) struct Tables {
     pub(crate) pairs: Pairs,
 }
 
-/// The products of words with those of later codebooks of their segment. They are rounded to bytes: words of different codebooks
-/// are nearly orthogonal, so that little is lost, and encoding reads a quarter of the memory. All products with the words of a codebook have
-/// the same scale, so that their sums are whole numbers.
+/// The products of words with those of later codebooks of their segment. They are rounded to bytes: words of different
+/// codebooks are nearly orthogonal, so that little is lost, and encoding reads a quarter of the memory. All products
+/// with the words of a codebook have the same scale, so that their sums are whole numbers.
 #[derive(Debug)]
 pub(crate) struct Pairs {
     /// For each word, its products with the words of each later codebook of its segment.
@@ -205,7 +205,8 @@ impl Pairs {
     fn new(books: &Codebooks, pool: &Pool) -> Self {
         /// Words whose products are in memory together.
         const TASK_WORDS: usize = 64;
-        /// Words of a task that the scales are found by, and how much larger than theirs a product may be without being cut.
+        /// Words of a task that the scales are found by, and how much larger than theirs a product may be without being
+        /// cut.
         const SCALE_WORDS: usize = 8;
         const SCALE_MARGIN: f32 = 1.25;
         let (mut firsts, mut blocks, mut tasks) = (Vec::new(), 0, Vec::new());
@@ -258,8 +259,8 @@ impl Pairs {
         Self { bytes, firsts, scales }
     }
 
-    /// The products of a word of a codebook with those of a later codebook, in units of [`Pairs::scale`]. `own` are the codebooks of their
-    /// segment.
+    /// The products of a word of a codebook with those of a later codebook, in units of [`Pairs::scale`]. `own` are the
+    /// codebooks of their segment.
     #[inline(always)]
     pub(crate) fn of(
         &self,

@@ -1,7 +1,7 @@
 //! Fitting a quantiser to a sketch.
 //!
-//! 1. **Directions.** Those of the sketch, refined with the sample (`hasher/refine.rs`), and turned onto the principal axes of
-//!    the sampled rows. Those of the largest variance are kept, until they hold nearly all of it.
+//! 1. **Directions.** Those of the sketch, refined with the sample (`hasher/refine.rs`), and turned onto the principal
+//!    axes of the sampled rows. Those of the largest variance are kept, until they hold nearly all of it.
 //! 2. **Scales.** s_j = (w_j / w_1)^(1/4), with w_j the mean squared difference along direction j between held-out rows and
 //!    their near rows. Directions in which neighbours differ more count more.
 //! 3. **Segments.** Directions are dealt to segments so that the products of their variances are even.
@@ -46,15 +46,17 @@ const MAX_MEASURED_ROWS: usize = 16_384;
 /// Directions that rows are projected on. Encoding takes longer with more.
 const MIN_DIRECTIONS: usize = 128;
 const MAX_DIRECTIONS: usize = 256;
-/// Most memory for the products between words, in bytes. It decides how many segments there are: 1 up to 32 bytes, and more beyond.
+/// Most memory for the products between words, in bytes. It decides how many segments there are: 1 up to 32 bytes, and
+/// more beyond.
 const MAX_PRODUCTS: usize = 30 << 20;
-/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word. Short codes have
-/// [`SHORT_ROUNDS`] times as many: they gain the most, and take the least time.
+/// Fewest and most rounds of least squares and encoding, and rows for each round in between: 40 for each word. Short
+/// codes have [`SHORT_ROUNDS`] times as many: they gain the most, and take the least time.
 const MIN_ROUNDS: usize = 3;
 const MAX_ROUNDS: usize = 10;
 const ROWS_PER_ROUND: f64 = 40.0 * WORDS as f64;
 const SHORT_ROUNDS: usize = 2;
-/// The momentum of the words of short codes, which have many rounds, and the width of the beam in the early rounds of short codes and of others.
+/// The momentum of the words of short codes, which have many rounds, and the width of the beam in the early rounds of
+/// short codes and of others.
 const MOMENTUM: f32 = 0.75;
 const SHORT_BEAM: usize = 2;
 const LONG_BEAM: usize = 4;
@@ -100,7 +102,8 @@ fn most_directions(bytes: usize) -> usize {
     if is_short(bytes) { MIN_DIRECTIONS } else { MAX_DIRECTIONS }
 }
 
-/// The share of the variance that the directions may leave out: much less than what codes of so many bytes leave out themselves.
+/// The share of the variance that the directions may leave out: much less than what codes of so many bytes leave out
+/// themselves.
 fn share_outside(bytes: usize) -> f64 {
     0.8 / bytes as f64
 }
@@ -407,10 +410,10 @@ impl Origin {
 
 /// By how much each row of the base would be decoded worse, in each segment, if the codebooks had not been fitted to it.
 ///
-/// A row with the leverage h in a least-squares fit has a residual that is 1 / (1 - h) times as large if it is left out of the fit. With
-/// codebooks that are independent of each other, h is the sum of 1 / n over its cell and its words in the segment, n of the fitted rows
-/// having the word. Of all rows of the stream, a share was fitted to. The order of the sample is random, so the first rows of the
-/// base stand for it.
+/// A row with the leverage h in a least-squares fit has a residual that is 1 / (1 - h) times as large if it is left out
+/// of the fit. With codebooks that are independent of each other, h is the sum of 1 / n over its cell and its words in
+/// the segment, n of the fitted rows having the word. Of all rows of the stream, a share was fitted to. The order of
+/// the sample is random, so the first rows of the base stand for it.
 fn gains(codes: &[u8], books: &Codebooks, origin: Origin) -> Vec<f32> {
     let length = books.books + 1;
     let mut counts = vec![0u32; books.entries()];
@@ -518,8 +521,8 @@ mod tests {
     use crate::quantizer::stored_rows::FloatRows;
     use crate::random::Purpose;
 
-    /// The error of k-means on rows that it was not fitted to, as [`gains`] has it and as it is. With one codebook the leverage is exact,
-    /// so that only the choice of the nearest centre is not accounted for.
+    /// The error of k-means on rows that it was not fitted to, as [`gains`] has it and as it is. With one codebook the
+    /// leverage is exact, so that only the choice of the nearest centre is not accounted for.
     #[test]
     fn gains_are_near_the_error_of_rows_that_were_not_fitted_to() {
         let (k, n) = (24, 4000);

@@ -1,7 +1,7 @@
 //! The best codes of rows while codebooks are added one by one.
 //!
-//! It is the beam search of `beam.rs`, kept between codebooks: each new codebook extends the codes of every row by a word, and
-//! the best few are kept. Nothing is encoded twice.
+//! It is the beam search of `beam.rs`, kept between codebooks: each new codebook extends the codes of every row by a
+//! word, and the best few are kept. Nothing is encoded twice.
 
 use super::beam::{Code, Continuations, MAX_LENGTH, Sums, VECTORS, Words, add_pairs, extend};
 use super::codebooks::WORDS;

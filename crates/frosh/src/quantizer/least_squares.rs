@@ -6,8 +6,9 @@
 //! (O'O + ridge I) C = O'Z + ridge C_old
 //! ```
 //!
-//! in each segment. The ridge moves words that few rows use only a little. The matrix has thousands of rows and is never formed: conjugate
-//! gradients multiply by O and O', which are look-ups and sums. They start at the old words, which are near.
+//! in each segment. The ridge moves words that few rows use only a little. The matrix has thousands of rows and is
+//! never formed: conjugate gradients multiply by O and O', which are look-ups and sums. They start at the old words,
+//! which are near.
 
 use super::codebooks::{Codebooks, WORDS};
 use super::stored_rows::FittedRows;

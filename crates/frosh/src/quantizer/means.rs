@@ -1,8 +1,8 @@
 //! k-means with 256 centres, from few coordinates to all.
 //!
-//! With many coordinates, k-means from random rows ends in a poor local optimum. So it begins with the few coordinates of the
-//! largest variance, and the centres found there are the start for more coordinates, up to all of them. (FAISS trains its
-//! residual quantiser so; on GloVe the squared error of a code falls by an eighth.)
+//! With many coordinates, k-means from random rows ends in a poor local optimum. So it begins with the few coordinates
+//! of the largest variance, and the centres found there are the start for more coordinates, up to all of them. (FAISS
+//! trains its residual quantiser so; on GloVe the squared error of a code falls by an eighth.)
 
 use super::codebooks::WORDS as CENTRES;
 use crate::arch::Isa;
@@ -19,7 +19,8 @@ const LAST_ROUNDS: usize = 2;
 /// Rows of a task.
 const TASK_ROWS: usize = 512;
 
-/// 256 centres of rows of `width` coordinates. The coordinates of the rows are left in another order, which saves a copy of them.
+/// 256 centres of rows of `width` coordinates. The coordinates of the rows are left in another order, which saves a
+/// copy of them.
 pub(super) fn k_means(
     pool: &Pool,
     rows: &mut [f32],
@@ -241,7 +242,8 @@ mod tests {
                 bytes.push(own);
             }
             assign(&pool, &bytes, width, used, &centres, &mut nearest);
-            // What rounding to bytes can change in a product with a centre: half a step of one factor for each value of the other.
+            // What rounding to bytes can change in a product with a centre: half a step of one factor for each value of
+            // the other.
             let sum = |x: &[f32]| x[..used].iter().map(|x| x.abs()).sum::<f32>();
             let step =
                 |x: &[f32], limit: f32| x.iter().fold(0f32, |most, x| most.max(x.abs())) / limit;

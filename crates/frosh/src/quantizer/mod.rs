@@ -5,8 +5,9 @@
 //! | [`Quantizer`] | the model: mean, directions, codebooks and scalar; encodes rows to [`Codes`](crate::Codes), prepares [`Queries`](crate::Queries), saves |
 //! | [`QuantizerChoice`] | what the fit measured on the sample |
 //!
-//! [`Sketch::quantizer`](crate::Sketch::quantizer) fits a quantiser. It needs nothing but the sketch: the mean, the directions
-//! and the sampled rows. So training takes one pass over a stream, and sketches of several machines can be merged before.
+//! [`Sketch::quantizer`](crate::Sketch::quantizer) fits a quantiser. It needs nothing but the sketch: the mean, the
+//! directions and the sampled rows. So training takes one pass over a stream, and sketches of several machines can be
+//! merged before.
 //!
 //! | file | contents |
 //! |---|---|
@@ -22,8 +23,8 @@
 //!
 //! # Definitions
 //!
-//! A row x has the projections u = W'(x - phi) on k orthonormal directions, and z_j = s_j u_j with a scale for each direction.
-//! The code of B bytes is
+//! A row x has the projections u = W'(x - phi) on k orthonormal directions, and z_j = s_j u_j with a scale for each
+//! direction. The code of B bytes is
 //!
 //! ```text
 //! the first byte        a cell a, one of 256 vectors
@@ -40,8 +41,8 @@
 //! |x - y|^2  ~  |y - phi|^2 + tau(x) - 2 v.c
 //! ```
 //!
-//! tau is a prediction from the code plus the level of the scalar (`scalar.rs`). So the estimate is a sum of table entries, one
-//! for each part of the code, and a search looks them up in registers (`search/ranking/cells.rs`).
+//! tau is a prediction from the code plus the level of the scalar (`scalar.rs`). So the estimate is a sum of table
+//! entries, one for each part of the code, and a search looks them up in registers (`search/ranking/cells.rs`).
 //!
 //! # Why not one bit a direction
 //!
@@ -50,7 +51,8 @@
 //!
 //! # Differences from the paper
 //!
-//! The paper has sign bits only. Codebooks begin as those of a residual quantiser and are improved as in LSQ (Martinez et al., 2016).
+//! The paper has sign bits only. Codebooks begin as those of a residual quantiser and are improved as in LSQ (Martinez
+//! et al., 2016).
 
 mod beam;
 mod codebooks;
@@ -92,8 +94,8 @@ pub(crate) const DEFAULT_BEAM: usize = 8;
 /// Its [`id`](Quantizer::id) is a hash of its content, and codes keep the id of their model. The
 /// [module page](crate::quantizer) has the definitions.
 ///
-/// Memory: 8 k d bytes for k directions and d dimensions, and at most 1,024 k (1 + M) bytes of codebooks. Encoding adds tables of
-/// products between words: 3, 11 and 39 MB at 8, 16 and 32 bytes.
+/// Memory: 8 k d bytes for k directions and d dimensions, and at most 1,024 k (1 + M) bytes of codebooks. Encoding adds
+/// tables of products between words: 3, 11 and 39 MB at 8, 16 and 32 bytes.
 ///
 /// ```
 /// use frosh::{Config, Rows, Sketcher};

@@ -1,8 +1,8 @@
 //! Products of rows with all entries of codebooks, by bytes.
 //!
-//! Encoding compares the entries of a codebook, and bytes suffice for that (`arch/byte_products.rs`). Rounding errors are in
-//! proportion to the length of a row, so that the nearest cell is taken off the row first. Its products with the entries are
-//! known:
+//! Encoding compares the entries of a codebook, and bytes suffice for that (`arch/byte_products.rs`). Rounding errors
+//! are in proportion to the length of a row, so that the nearest cell is taken off the row first. Its products with the
+//! entries are known:
 //!
 //! ```text
 //! z.w = (z - cell).w + cell.w

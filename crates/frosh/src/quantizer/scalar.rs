@@ -16,8 +16,9 @@
 
 use super::codebooks::{CELLS, WORDS};
 
-/// Weight of zero in the regression, in rows: as much as a word has in a sample of usual size. Long codes have as many words as
-/// there are sampled rows, and the prediction has to hold for other rows. What it lacks costs little: it is in the levels.
+/// Weight of zero in the regression, in rows: as much as a word has in a sample of usual size. Long codes have as many
+/// words as there are sampled rows, and the prediction has to hold for other rows. What it lacks costs little: it is in
+/// the levels.
 const RIDGE: f64 = 64.0;
 /// Most steps of conjugate gradients, and the relative size of the gradient that ends them. Errors of the prediction are
 /// part of what is left over, so that it need not be exact.

@@ -1,17 +1,17 @@
 //! The slopes of the scalar, by least squares.
 //!
-//! A search errs where rows compete for the last places of its list. The slopes a1 and a2 are those that bring the ranking of
-//! such rivals nearest to the true distances D:
+//! A search errs where rows compete for the last places of its list. The slopes a1 and a2 are those that bring the
+//! ranking of such rivals nearest to the true distances D:
 //!
 //! ```text
 //! D - (|c|^2 - 2 v.c)  ~  a1 * 2 (u.c - |c|^2) + a2 * (N - 2 u.c + |c|^2) + a constant for each query
 //! ```
 //!
-//! The rivals are the first 2 k rows by the estimate, if k rows are asked for: about half of them belong into the list. Which rows these are
-//! depends on the slopes, so that the regression is repeated.
+//! The rivals are the first 2 k rows by the estimate, if k rows are asked for: about half of them belong into the list.
+//! Which rows these are depends on the slopes, so that the regression is repeated.
 //!
-//! Queries are the held-out rows, and rows of the base, which are searched for among all others. Few pairs of rows decide, so
-//! many queries are needed. (Slopes that maximise the measured recall vary far more from sample to sample.)
+//! Queries are the held-out rows, and rows of the base, which are searched for among all others. Few pairs of rows
+//! decide, so many queries are needed. (Slopes that maximise the measured recall vary far more from sample to sample.)
 //!
 //! **Cost.** For each query, its products with the decoded rows of the base, and the exact distances of a few.
 
@@ -66,8 +66,8 @@ pub(super) struct Sampled<'a> {
     pub(super) held_out: usize,
 }
 
-/// The slopes for rows of the base with these terms, if `depth` rows are asked for. `projections` returns those of some sampled
-/// rows, a column each, and `products` the products of projections with the decoded rows of the base.
+/// The slopes for rows of the base with these terms, if `depth` rows are asked for. `projections` returns those of some
+/// sampled rows, a column each, and `products` the products of projections with the decoded rows of the base.
 pub(super) fn fit(
     pool: &Pool,
     terms: &[Terms],
@@ -171,9 +171,11 @@ struct Smallest {
 }
 
 impl Smallest {
-    /// The places of the `count` smallest scores, ascending; of equal ones, those that stand first. `count` is at most half the [`LANES`].
+    /// The places of the `count` smallest scores, ascending; of equal ones, those that stand first. `count` is at most
+    /// half the [`LANES`].
     fn of(&mut self, scores: &[f32], count: usize) -> impl Iterator<Item = usize> {
-        // Lane j has the least of every 512th score from j on. The count-th of the lanes is a limit for the count-th of all.
+        // Lane j has the least of every 512th score from j on. The count-th of the lanes is a limit for the count-th of
+        // all.
         self.lanes.clear();
         self.lanes.resize(LANES, f32::INFINITY);
         for part in scores.chunks(LANES) {

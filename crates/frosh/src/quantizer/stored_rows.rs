@@ -1,7 +1,8 @@
 //! Rows that codebooks are fitted to, in half precision or as bytes: more of them in the same memory.
 //!
-//! They are stored as sampled rows are (`sketch/rounding.rs`): as bytes if half precision would not leave room for all of them. Rounding to bytes
-//! adds k / 190,000 or less to the squared length of a row on average, relative to it. Codebooks gain more by more rows.
+//! They are stored as sampled rows are (`sketch/rounding.rs`): as bytes if half precision would not leave room for all
+//! of them. Rounding to bytes adds k / 190,000 or less to the squared length of a row on average, relative to it.
+//! Codebooks gain more by more rows.
 
 use crate::sketch::rounding::Rounding;
 use std::ops::Range;

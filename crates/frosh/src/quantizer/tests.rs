@@ -125,8 +125,8 @@ fn products_by_bytes_are_near_the_exact_ones() {
             count += 1;
         }
     }
-    // Twenty coordinates of deviation 1, the largest of which is at most 4: steps of 4/127 and 4/63 with the variance 1/12. Were the cells
-    // not taken off, steps would be ten times as large.
+    // Twenty coordinates of deviation 1, the largest of which is at most 4: steps of 4/127 and 4/63 with the variance
+    // 1/12. Were the cells not taken off, steps would be ten times as large.
     let expected = 20.0 / 12.0 * ((4.0f64 / 127.0).powi(2) + (4.0f64 / 63.0).powi(2));
     assert!(error / f64::from(count) < expected, "{} {expected}", error / f64::from(count));
 }
@@ -183,7 +183,8 @@ fn wider_beams_leave_less_error() {
     assert!(wide < narrow && narrow < greedy, "{greedy} {narrow} {wide}");
 }
 
-/// The mean squared errors of a code of 4 bytes, which was fitted with this schedule: of the rows that it was fitted to, and of others.
+/// The mean squared errors of a code of 4 bytes, which was fitted with this schedule: of the rows that it was fitted
+/// to, and of others.
 fn errors_of_training(schedule: Schedule) -> [f64; 2] {
     let (k, n) = (16, 6000);
     let (data, other) = (normal(n * k, 7), normal(n * k, 8));
@@ -247,7 +248,8 @@ fn codebooks_of_more_sampled_rows_describe_other_rows_better() {
         error_of_codes(&quantizer, &other)
     };
     let (few, many) = (error(16_384), error(48_000));
-    // Nine words of a row have a leverage of 9 * 256 / n: .14 and .05. Rows choose other words, which takes part of the gain.
+    // Nine words of a row have a leverage of 9 * 256 / n: .14 and .05. Rows choose other words, which takes part of the
+    // gain.
     assert!(many < 0.98 * few, "{few} and {many}");
 }
 

@@ -4,10 +4,12 @@
 //! 2. Words: in each segment, codebook after codebook, k-means of what the earlier ones left over. What is left over by the
 //!    best few codes of a row counts, not only by the best one: the next codebook then overfits less (`growth.rs`).
 //! 3. Rounds: all cells and words of a segment are the solution of a least-squares problem with the codes of the rows
-//!    fixed (`least_squares.rs`); then the rows are encoded again. In between, words are extrapolated ([`improve`]). (LSQ++ disturbs the words by noise between the rounds. It was
-//!    measured: noise that is small beside the rows is large beside what long codes leave over, and ruins them.)
+//!    fixed (`least_squares.rs`); then the rows are encoded again. In between, words are extrapolated ([`improve`]).
+//!    (LSQ++ disturbs the words by noise between the rounds. It was measured: noise that is small beside the rows is
+//!    large beside what long codes leave over, and ruins them.)
 //!
-//! The rounds take more rows than the first two steps, which keeps words from fitting to single rows where it counts, and costs less.
+//! The rounds take more rows than the first two steps, which keeps words from fitting to single rows where it counts,
+//! and costs less.
 //!
 //! All work is divided by rows or coordinates in pieces of fixed size, so that the result does not depend on the number of
 //! threads.
@@ -39,7 +41,8 @@ pub(super) struct Schedule {
     pub(super) rounds: usize,
     /// Width of the beam in all rounds but the last: narrow while words still move.
     pub(super) beam: usize,
-    /// How much further cells and words go, in all rounds but the last, in proportion to what they have moved since the round before.
+    /// How much further cells and words go, in all rounds but the last, in proportion to what they have moved since the
+    /// round before.
     pub(super) momentum: f32,
 }
 
@@ -94,8 +97,8 @@ impl<R: FittedRows> FittedRows for LeftOver<'_, R> {
 
 /// Step 3: alternates between least squares and encoding.
 ///
-/// Words move in the same direction for many rounds, so that they may go further in each. If the error of the rows rises, they went
-/// too far, and go no further than least squares from then on.
+/// Words move in the same direction for many rounds, so that they may go further in each. If the error of the rows
+/// rises, they went too far, and go no further than least squares from then on.
 pub(super) fn improve(
     pool: &Pool,
     fitted: &mut Codebooks,

@@ -105,7 +105,8 @@ impl Codes {
     ///
     /// # Errors
     ///
-    /// Fails if `bits` is not from 1 to 2^24, if `data` is not a whole number of rows, or if a bit past the last one is set.
+    /// Fails if `bits` is not from 1 to 2^24, if `data` is not a whole number of rows, or if a bit past the last one is
+    /// set.
     pub fn from_packed(hasher: HasherId, bits: usize, data: Vec<u8>) -> Result<Self> {
         if bits == 0 || bits > MAX_DIM {
             return Err(Error::setting("bits", bits, format!("a code has from 1 to {MAX_DIM}")));

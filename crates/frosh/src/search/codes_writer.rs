@@ -59,8 +59,8 @@ struct Factors {
 }
 
 impl CodesWriter {
-    /// Starts a file of codes of this model, with or without factors. `rows` is the expected number of rows: if it is right,
-    /// [`CodesWriter::finish`] need not copy the file to make room for a longer header.
+    /// Starts a file of codes of this model, with or without factors. `rows` is the expected number of rows: if it is
+    /// right, [`CodesWriter::finish`] need not copy the file to make room for a longer header.
     ///
     /// # Errors
     ///

@@ -95,8 +95,8 @@ pub struct Search<'a> {
     pub(crate) scan_only: bool,
     pub(crate) probe: Option<usize>,
     pub(crate) mix_versions: bool,
-    /// For each query, hits that are known from elsewhere. If there are k of them, rows that are not among the k best together
-    /// with them may be left out. Hamming searches ignore it.
+    /// For each query, hits that are known from elsewhere. If there are k of them, rows that are not among the k best
+    /// together with them may be left out. Hamming searches ignore it.
     pub(crate) known: Option<&'a [Vec<Hit>]>,
 }
 
@@ -158,9 +158,9 @@ impl<'a> Search<'a> {
         self
     }
 
-    /// Searches only the `cells` cells of a [`Quantizer`](crate::Quantizer) that are best for each query, of 256. This is
-    /// faster and may miss neighbours. By default all cells are searched, and the hits are exact by the estimated distances.
-    /// Fewer than 4,096 codes are always searched whole.
+    /// Searches only the `cells` cells of a [`Quantizer`](crate::Quantizer) that are best for each query, of 256. This
+    /// is faster and may miss neighbours. By default all cells are searched, and the hits are exact by the estimated
+    /// distances. Fewer than 4,096 codes are always searched whole.
     pub fn probe(mut self, cells: usize) -> Self {
         self.probe = Some(cells);
         self

@@ -25,8 +25,8 @@
 //! small after the subtraction; sums over sub-blocks are double precision. So an offset of 1e6 loses no digits, and
 //! the mean still changes after billions of rows.
 //!
-//! **Decay.** With a half-life, tau is the weight of the earlier rows after this block's decay ([`decay`](crate::sketch::decay)).
-//! The equations hold for any tau that is not negative.
+//! **Decay.** With a half-life, tau is the weight of the earlier rows after this block's decay
+//! ([`decay`](crate::sketch::decay)). The equations hold for any tau that is not negative.
 //!
 //! **Cost.** One addition a value; 20 bytes a dimension.
 

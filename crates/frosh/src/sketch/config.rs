@@ -83,8 +83,8 @@ pub(crate) const MAX_DIM: usize = 1 << 24;
 pub(crate) const MAX_SKETCH_ROWS: usize = 1 << 14;
 /// Largest block: the paper's 4d for the largest dimension.
 const MAX_BLOCK_ROWS: usize = 4 * MAX_DIM;
-/// Values and blocks that a run has at least. Both are large enough that beginning a run and merging its sketch cost little,
-/// and small enough that files of a gigabyte have runs for many threads.
+/// Values and blocks that a run has at least. Both are large enough that beginning a run and merging its sketch cost
+/// little, and small enough that files of a gigabyte have runs for many threads.
 const RUN_VALUES: usize = 1 << 24;
 const RUN_BLOCKS: usize = 4;
 /// Largest block in a saved state. Earlier releases accepted blocks above [`MAX_BLOCK_ROWS`].
@@ -135,10 +135,10 @@ impl Config {
         self
     }
 
-    /// Sets the rows of a run. A long stream is cut into runs of this many rows, which several threads can learn from at the
-    /// same time. Their sketches are merged in a fixed order, so that the number of threads does not change the result. By
-    /// default a run has about 64 MB of single-precision values, and at least four of the largest blocks. 0 makes the whole
-    /// stream one run, as in the paper.
+    /// Sets the rows of a run. A long stream is cut into runs of this many rows, which several threads can learn from
+    /// at the same time. Their sketches are merged in a fixed order, so that the number of threads does not change the
+    /// result. By default a run has about 64 MB of single-precision values, and at least four of the largest blocks. 0
+    /// makes the whole stream one run, as in the paper.
     ///
     /// ```
     /// use frosh::Config;
@@ -217,13 +217,14 @@ impl Config {
         self
     }
 
-    /// Makes older rows count less: a row that is `rows` rows old counts half as much as a new one, in the mean, the sketch,
-    /// the certificate and the sample. Off by default. From 1 to 2^62; sketches of different half-lives do not merge.
+    /// Makes older rows count less: a row that is `rows` rows old counts half as much as a new one, in the mean, the
+    /// sketch, the certificate and the sample. Off by default. From 1 to 2^62; sketches of different half-lives do not
+    /// merge.
     ///
-    /// Use it if only recent rows are searched. A model of decayed rows is worse for a collection that keeps all rows. Weights
-    /// change where a block ends, so blocks have at most an eighth of the half-life, unless
-    /// [`block_rows`](Config::block_rows) is set or the blocks would be shorter than half the sketch rows. The sample follows
-    /// the weights if the half-life is well above [`reservoir_rows`](Config::reservoir_rows).
+    /// Use it if only recent rows are searched. A model of decayed rows is worse for a collection that keeps all rows.
+    /// Weights change where a block ends, so blocks have at most an eighth of the half-life, unless
+    /// [`block_rows`](Config::block_rows) is set or the blocks would be shorter than half the sketch rows. The sample
+    /// follows the weights if the half-life is well above [`reservoir_rows`](Config::reservoir_rows).
     ///
     /// ```
     /// use frosh::{Config, Rows, Sketcher};
@@ -293,8 +294,8 @@ impl Config {
         let balanced = (balance.ceil() as usize).next_power_of_two();
         let m = Self::paper_block_rows(self.dim).min(balanced).max(2 * p);
         Ok(match self.half_life {
-            // All rows of a block have the same weight, and few blocks count. So blocks are short compared with the half-life:
-            // the error of compression is at most that of 23 equal blocks.
+            // All rows of a block have the same weight, and few blocks count. So blocks are short compared with the
+            // half-life: the error of compression is at most that of 23 equal blocks.
             Some(rows) => m.min(power_of_two(rows / 8)).max(least),
             None => m,
         })

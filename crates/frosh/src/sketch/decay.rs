@@ -8,19 +8,20 @@
 //! ```
 //!
 //! before the block is appended. Then the rows of the block enter as ever, with tau = weight in place of the number of
-//! earlier rows ([`centering`](crate::sketch::centering)), and weight grows by h. So all rows of a block have the same weight.
-//! The rows of an unfinished block have weight 1. Whatever is divided by the number of rows without decay is divided by
-//! `weight`.
+//! earlier rows ([`centering`](crate::sketch::centering)), and weight grows by h. So all rows of a block have the same
+//! weight. The rows of an unfinished block have weight 1. Whatever is divided by the number of rows without decay is
+//! divided by `weight`.
 //!
 //! **Guarantee.** With A_w the rows that were inserted, each times the root of its weight: 0 <= A_w'A_w - B'B <= removed I.
 //! Scaling by gamma keeps the order of positive semi-definite matrices, so the bound follows block by block.
 //!
 //! **Clock.** A sketch has a clock: the number of rows of its stream, counted from where the stream's clock began
-//! ([`Config::clock`](crate::Config::clock)). A merge brings all parts to the latest clock T: a part with clock t is scaled by 2^(-(T - t) / H).
+//! ([`Config::clock`](crate::Config::clock)). A merge brings all parts to the latest clock T: a part with clock t is
+//! scaled by 2^(-(T - t) / H).
 //!
-//! **Sample.** A row with clock t has the key ln E - t ln 2 / H, with E exponentially distributed. The sample is the rows with
-//! the smallest keys, as without decay: the chance that a row has the smallest key is proportional to 2^(t / H). Keys do
-//! not change with age. So the sample of a merge is the smallest keys of all parts.
+//! **Sample.** A row with clock t has the key ln E - t ln 2 / H, with E exponentially distributed. The sample is the
+//! rows with the smallest keys, as without decay: the chance that a row has the smallest key is proportional to 2^(t /
+//! H). Keys do not change with age. So the sample of a merge is the smallest keys of all parts.
 //!
 //! **Cost.** l d multiplications for each block; a logarithm for each row. About s ln 2 / H of the rows enter a sample of s
 //! rows, also late in the stream.
@@ -127,8 +128,9 @@ impl Sketch {
         self.decay.map_or(self.rows as f64, |decay| decay.weight)
     }
 
-    /// The clock after the last row: the start of the clock ([`Config::clock`](crate::Config::clock)) plus the number of rows; of
-    /// a merged sketch, the latest clock of its parts. A stream that goes on from here begins with this clock.
+    /// The clock after the last row: the start of the clock ([`Config::clock`](crate::Config::clock)) plus the number
+    /// of rows; of a merged sketch, the latest clock of its parts. A stream that goes on from here begins with this
+    /// clock.
     pub fn clock(&self) -> u64 {
         self.decay.map_or(self.rows, |decay| decay.clock)
     }

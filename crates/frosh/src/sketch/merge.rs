@@ -12,13 +12,13 @@ impl Sketch {
     ///
     /// Takes O(d l^2) time for each sketch after the first. Merges can be nested in any order.
     ///
-    /// Sketches with a half-life are first brought to the latest of their [clocks](Sketch::clock): the rows of a sketch whose
-    /// clock is H rows behind count half.
+    /// Sketches with a half-life are first brought to the latest of their [clocks](Sketch::clock): the rows of a sketch
+    /// whose clock is H rows behind count half.
     ///
     /// # Errors
     ///
-    /// [`Error::Empty`] without sketches. [`Error::Merge`] if dimension, metric, shrink index or half-life differ, or if LSH sketches are
-    /// mixed with others. [`Error::Setting`] if the row counts sum to more than 2^62.
+    /// [`Error::Empty`] without sketches. [`Error::Merge`] if dimension, metric, shrink index or half-life differ, or
+    /// if LSH sketches are mixed with others. [`Error::Setting`] if the row counts sum to more than 2^62.
     ///
     /// ```
     /// use frosh::{Config, Rows, Sketch, Sketcher};
@@ -123,8 +123,8 @@ impl Sketch {
         self.compressed |= other.compressed;
     }
 
-    /// The order of merging: by worker numbers. Sketches of the same workers are ordered by their content, so that the order
-    /// of arguments does not matter for them either.
+    /// The order of merging: by worker numbers. Sketches of the same workers are ordered by their content, so that the
+    /// order of arguments does not matter for them either.
     fn merge_order(&self, other: &Sketch) -> Ordering {
         let means = || {
             let pairs = self.mean.iter().zip(&other.mean);

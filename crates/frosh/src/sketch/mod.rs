@@ -63,8 +63,8 @@
 //!   or two large blocks.
 //! - A shrink subtracts the (l/2 + 1)-th squared singular value; the paper prints the (l/2)-th, which leaves one
 //!   direction too few.
-//! - Workers flush rows that wait in an unfinished block. Sketches are merged in the order of their worker
-//!   numbers, then of their content, so the order of arguments does not matter. Sketches of different l merge to the smallest l.
+//! - Workers flush rows that wait in an unfinished block. Sketches are merged in the order of their worker numbers,
+//!   then of their content, so the order of arguments does not matter. Sketches of different l merge to the smallest l.
 //!
 //! `docs/algorithms.md` in the repository has the derivations (sections 2 to 7) and an errata list (section 14).
 //!
@@ -150,8 +150,9 @@ pub struct Sketch {
 
 /// A bound on the error of a sketch, which holds for every input.
 ///
-/// Let A be the rows that were inserted into frequent directions, after centring and compression, and B
-/// the sketch. Then 0 <= A'A - B'B <= `removed` * I. With a half-life, A are the rows times the roots of their weights. This holds up to rounding of about 1e-7 times the root of the number of shrinks.
+/// Let A be the rows that were inserted into frequent directions, after centring and compression, and B the sketch.
+/// Then 0 <= A'A - B'B <= `removed` * I. With a half-life, A are the rows times the roots of their weights. This holds
+/// up to rounding of about 1e-7 times the root of the number of shrinks.
 ///
 /// ```
 /// use frosh::{Config, Method, Rows, Sketcher};
@@ -192,7 +193,8 @@ impl Sketch {
         self.rows
     }
 
-    /// Number of rows that the caller left out because they could not be used: see [`with_left_out`](Sketch::with_left_out).
+    /// Number of rows that the caller left out because they could not be used: see
+    /// [`with_left_out`](Sketch::with_left_out).
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

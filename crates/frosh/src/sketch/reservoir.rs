@@ -1,12 +1,12 @@
 //! A uniform sample of the rows of the stream. Not in the paper. It serves everything that needs rows and not only a
 //! Gram matrix: the ITQ and refined rotations, the distance estimator, the captured energy.
 //!
-//! Every row has a key, a hash of (seed, worker, row number). The sample is the rows with the smallest keys; of equal keys,
-//! the one of the earlier row is smaller. So it depends neither on batches nor on the order of offers, and the rows with the smallest keys of two samples are a uniform sample of both
-//! streams together.
+//! Every row has a key, a hash of (seed, worker, row number). The sample is the rows with the smallest keys; of equal
+//! keys, the one of the earlier row is smaller. So it depends neither on batches nor on the order of offers, and the
+//! rows with the smallest keys of two samples are a uniform sample of both streams together.
 //!
-//! Rows are stored in half precision or as bytes, relative to the first row of the stream (`rounding.rs`). A merge moves rows to
-//! another origin, which rounds them a second time.
+//! Rows are stored in half precision or as bytes, relative to the first row of the stream (`rounding.rs`). A merge
+//! moves rows to another origin, which rounds them a second time.
 //!
 //! **Cost.** One hash a row; 2 d + 28 or about d + 28 bytes for each sampled row, at most 32 MB. Of n rows, about
 //! k (1 + ln(n / k)) are copied, for a sample of k rows.
@@ -38,8 +38,8 @@ pub(crate) struct Reservoir {
     scales: Vec<f32>,
 }
 
-/// Key, row number and slot of a sampled row. Row numbers order equal keys. They are those of the stream, but for rows from a
-/// file or a merge: these are numbered in their order.
+/// Key, row number and slot of a sampled row. Row numbers order equal keys. They are those of the stream, but for rows
+/// from a file or a merge: these are numbered in their order.
 type Entry = (u64, u64, u32);
 
 impl Reservoir {
@@ -75,8 +75,8 @@ impl Reservoir {
         self.heap.len()
     }
 
-    /// Offers rows by their keys. `first` is the number of the first row. After all keys were compared, `load` is called only
-    /// for the rows that enter the sample: it writes row `i` of the offer, relative to the origin.
+    /// Offers rows by their keys. `first` is the number of the first row. After all keys were compared, `load` is
+    /// called only for the rows that enter the sample: it writes row `i` of the offer, relative to the origin.
     pub(crate) fn offer(
         &mut self,
         pool: &Pool,
@@ -173,7 +173,8 @@ impl Reservoir {
         Some(largest.2)
     }
 
-    /// The sampled rows among those before row `number`: the smallest keys of them, but perhaps fewer than the sample holds.
+    /// The sampled rows among those before row `number`: the smallest keys of them, but perhaps fewer than the sample
+    /// holds.
     pub(crate) fn before(&self, number: u64) -> Self {
         let mut entries = self.sorted();
         entries.retain(|entry| entry.1 < number);
@@ -185,8 +186,8 @@ impl Reservoir {
         part
     }
 
-    /// Puts the entries into descending order, which is a valid order of the heap: then sorting takes one pass. To be called
-    /// when the last row was offered, since a fit sorts them many times.
+    /// Puts the entries into descending order, which is a valid order of the heap: then sorting takes one pass. To be
+    /// called when the last row was offered, since a fit sorts them many times.
     pub(crate) fn put_in_order(&mut self) {
         let mut all = std::mem::take(&mut self.heap).into_vec();
         all.sort_unstable_by(|a, b| b.cmp(a));
@@ -469,7 +470,8 @@ mod tests {
             let (keys, _, _) = merged.parts();
             let all: Vec<u64> = want.iter().map(|(i, w)| priority(7, *w, *i)).collect();
             assert!(keys.len() == 50 && keys.iter().all(|key| all.contains(key)));
-            // The first column is the row number less the origin; both columns are one block, with steps of its largest entry over 127 at most.
+            // The first column is the row number less the origin; both columns are one block, with steps of its largest
+            // entry over 127 at most.
             for row in rows(&merged, &[1e6, 0.0]).chunks_exact(2) {
                 assert!((-1e6 - 8e3..=-1e6 + 8e3).contains(&row[0]), "{row:?}");
             }

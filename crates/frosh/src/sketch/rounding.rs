@@ -7,11 +7,13 @@
 //! | half | as an IEEE half | at most 2^-12 for each value |
 //! | byte | v ~ byte 2^-shift / 127 with a shift for each 32 values (as the MX formats of the Open Compute Project have it) | at most 2^-8 for each value |
 //!
-//! So rows with a large offset or scale keep their bits, and a few large coordinates take no precision from the others. Rounding to bytes adds d / 190,000 or less
-//! to the squared length of a row on average, relative to it; a quantiser leaves out some hundredths at least.
+//! So rows with a large offset or scale keep their bits, and a few large coordinates take no precision from the others.
+//! Rounding to bytes adds d / 190,000 or less to the squared length of a row on average, relative to it; a quantiser
+//! leaves out some hundredths at least.
 //!
-//! **Which one.** Samples of up to 16,384 rows, which sign bits are fitted to, are in half precision. Larger ones are if they fit into 32 MB, and in
-//! bytes otherwise. With bytes there are twice as many rows, and codebooks that are fitted to them describe other rows better.
+//! **Which one.** Samples of up to 16,384 rows, which sign bits are fitted to, are in half precision. Larger ones are
+//! if they fit into 32 MB, and in bytes otherwise. With bytes there are twice as many rows, and codebooks that are
+//! fitted to them describe other rows better.
 
 use super::reservoir::{DEFAULT_ROWS, MAX_BYTES};
 use crate::arch;

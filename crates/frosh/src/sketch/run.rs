@@ -3,12 +3,13 @@
 //! **Algorithm 1** is centring, compression and frequent directions for every block of m rows. FROSH and
 //! OSH are the same pipeline with and without compression. LSH keeps only the mean.
 //!
-//! **Where we differ.** Blocks start at fixed row numbers, not at the ends of batches, so the cut into batches
-//! does not change the result. Unless the caller sets the block size, the first blocks of a stream are small and grow with
-//! the row number ([`compression`](crate::sketch::compression)). Work is delayed as long as possible: a sub-block is compressed
-//! when the first row after it arrives, and a full buffer shrinks when the next block starts. So the state is a function
-//! of the rows alone, and a sketch taken at any row has lost as little as possible. Such a sketch includes the
-//! rows of an unfinished block: unchanged if none of the block was compressed yet, else as a block padded with zeros.
+//! **Where we differ.** Blocks start at fixed row numbers, not at the ends of batches, so the cut into batches does not
+//! change the result. Unless the caller sets the block size, the first blocks of a stream are small and grow with the
+//! row number ([`compression`](crate::sketch::compression)). Work is delayed as long as possible: a sub-block is
+//! compressed when the first row after it arrives, and a full buffer shrinks when the next block starts. So the state
+//! is a function of the rows alone, and a sketch taken at any row has lost as little as possible. Such a sketch
+//! includes the rows of an unfinished block: unchanged if none of the block was compressed yet, else as a block padded
+//! with zeros.
 //!
 //! **Cost.** O(n d log l + n d l^2 / m) time. Memory: 2 l d floats and the work space of the shrink. With several threads,
 //! the shrink of one block runs in parallel with the compression of the next.

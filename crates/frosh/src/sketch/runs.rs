@@ -6,16 +6,17 @@
 //! so on. So the result depends neither on the number of threads, nor on batches, nor on who reads the rows. A stream
 //! of less than R rows is one run, whose sketch needs no merge.
 //!
-//! The state is a binary counter: of n complete runs it holds the merged sketch of 2^j runs for every one in the binary form
-//! of n. A sketch of the stream so far merges them, from the newest to the oldest, with the run in progress.
+//! The state is a binary counter: of n complete runs it holds the merged sketch of 2^j runs for every one in the binary
+//! form of n. A sketch of the stream so far merges them, from the newest to the oldest, with the run in progress.
 //!
-//! **Threads.** Each thread takes the next run, learns from its rows, and merges its sketch with that of the run beside it if
-//! this one is done, else leaves it to the other thread. So merges are spread over the threads as well, and no thread waits
-//! for another. The [sample](crate::sketch::reservoir) is one for the whole stream: it does not depend on the order of offers.
+//! **Threads.** Each thread takes the next run, learns from its rows, and merges its sketch with that of the run beside
+//! it if this one is done, else leaves it to the other thread. So merges are spread over the threads as well, and no
+//! thread waits for another. The [sample](crate::sketch::reservoir) is one for the whole stream: it does not depend on
+//! the order of offers.
 //!
-//! **Cost.** A run begins with an empty buffer, which saves two shrinks, and costs two more at its end: one to fit its rows
-//! into 3/4 of the buffer, one for the merge. Memory for each thread: that of a learner without a sample. Besides, 3/4 l d floats for
-//! each level of the tree.
+//! **Cost.** A run begins with an empty buffer, which saves two shrinks, and costs two more at its end: one to fit its
+//! rows into 3/4 of the buffer, one for the merge. Memory for each thread: that of a learner without a sample. Besides,
+//! 3/4 l d floats for each level of the tree.
 
 use crate::error::Error;
 use crate::pool::Pool;
@@ -46,19 +47,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Sketcher {
     /// Learns from the next `rows` rows of the stream, which several threads read at the same time.
     ///
-    /// `read` is called on the threads of the learner's pool, once for each [run](crate::Config::run_rows), with a range of
-    /// row numbers of the stream. It gives all rows of the range to [`RangeRows::push`], in order and in batches of any
-    /// size. The result is the same as that of [`push`](Sketcher::push) with the same rows. At the start of a stream, `read`
-    /// is first called for row 0 alone.
+    /// `read` is called on the threads of the learner's pool, once for each [run](crate::Config::run_rows), with a
+    /// range of row numbers of the stream. It gives all rows of the range to [`RangeRows::push`], in order and in
+    /// batches of any size. The result is the same as that of [`push`](Sketcher::push) with the same rows. At the start
+    /// of a stream, `read` is first called for row 0 alone.
     ///
     /// `done` is called now and then, by one thread at a time, with the runs that are complete: for a
     /// [copy](Finished::sketcher) of the state, to be saved.
     ///
     /// # Errors
     ///
-    /// The error of the first row that is refused, or of the first range that cannot be read, in the order of the stream. The
-    /// state is then that of the rows before it, except that the sample may have fewer rows than it could. An error of
-    /// `done`; then the state is that of some of the runs.
+    /// The error of the first row that is refused, or of the first range that cannot be read, in the order of the
+    /// stream. The state is then that of the rows before it, except that the sample may have fewer rows than it could.
+    /// An error of `done`; then the state is that of some of the runs.
     ///
     /// ```
     /// use frosh::{Config, Pool, Rows, Sketcher};
@@ -252,8 +253,8 @@ impl RangeRows<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Sketcher::push`]. [`Error::Setting`] if there are more rows than the range has. Any error if the rows are not needed
-    /// any more, because an earlier range failed: the caller should return it.
+    /// As [`Sketcher::push`]. [`Error::Setting`] if there are more rows than the range has. Any error if the rows are
+    /// not needed any more, because an earlier range failed: the caller should return it.
     pub fn push<T: Element>(&mut self, batch: Rows<'_, T>) -> crate::Result<()> {
         let rows = batch.len() as u64;
         if rows > self.left {
@@ -368,8 +369,8 @@ impl<E> Shared<E> {
     }
 }
 
-/// Sketches of complete runs. The key is the first run; a sketch of level j is of 2^j runs, and its first run is a multiple of
-/// that.
+/// Sketches of complete runs. The key is the first run; a sketch of level j is of 2^j runs, and its first run is a
+/// multiple of that.
 struct Tree(BTreeMap<u64, (u32, Arc<Sketch>)>);
 
 impl Tree {

@@ -21,8 +21,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// It takes batches of any size and keeps a sketch of their centred scatter, in memory that does not grow with the
 /// stream. The cut into batches and the number of threads do not change the result.
 ///
-/// Time for n rows: O(n d log l + n d l^2 / m) for FROSH, O(n d l) for OSH. Memory: at most 3 l d floats and
-/// s (2 d + 28) bytes for s sampled rows; l d / 2 floats more on several threads; 3/4 l d floats more for each doubling of a
+/// Time for n rows: O(n d log l + n d l^2 / m) for FROSH, O(n d l) for OSH. Memory: at most 3 l d floats and s (2 d +
+/// 28) bytes for s sampled rows; l d / 2 floats more on several threads; 3/4 l d floats more for each doubling of a
 /// stream beyond one [run](Config::run_rows).
 ///
 /// Several threads learn from different runs at the same time if a batch has two runs or more, or if each thread reads its

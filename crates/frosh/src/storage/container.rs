@@ -402,7 +402,8 @@ macro_rules! saved {
             ///
             /// # Errors
             ///
-            /// [`Error::File`](crate::Error::File) if the bytes are damaged, of another kind of file, or of a newer version.
+            /// [`Error::File`](crate::Error::File) if the bytes are damaged, of another kind of file, or of a newer
+            /// version.
             pub fn from_bytes(bytes: &[u8]) -> $crate::Result<Self> {
                 $crate::storage::container::from_bytes(bytes)
             }
@@ -412,8 +413,8 @@ macro_rules! saved {
             ///
             /// # Errors
             ///
-            /// [`Error::Io`](crate::Error::Io) if writing fails, [`Error::File`](crate::Error::File) if the path is a folder or
-            /// a device.
+            /// [`Error::Io`](crate::Error::Io) if writing fails, [`Error::File`](crate::Error::File) if the path is a
+            /// folder or a device.
             pub fn save(&self, path: impl AsRef<std::path::Path>) -> $crate::Result<()> {
                 $crate::storage::container::save(self, path.as_ref())
             }
@@ -422,8 +423,8 @@ macro_rules! saved {
             ///
             /// # Errors
             ///
-            /// [`Error::Io`](crate::Error::Io) if reading fails, [`Error::File`](crate::Error::File) if the file is damaged, of
-            /// another kind, or of a newer version.
+            /// [`Error::Io`](crate::Error::Io) if reading fails, [`Error::File`](crate::Error::File) if the file is
+            /// damaged, of another kind, or of a newer version.
             pub fn load(path: impl AsRef<std::path::Path>) -> $crate::Result<Self> {
                 $crate::storage::container::load(path.as_ref())
             }

@@ -27,8 +27,8 @@ pub fn changing_rows(n: usize, dim: usize, seed: u64) -> Vec<f32> {
     noise.iter().enumerate().map(|(e, x)| value(e / dim, e % dim, *x)).collect()
 }
 
-/// Weights of the rows of a stream, `age` rows after its end. All rows of a block have the same; blocks have `block` rows, and
-/// end where runs of `run` rows end.
+/// Weights of the rows of a stream, `age` rows after its end. All rows of a block have the same; blocks have `block`
+/// rows, and end where runs of `run` rows end.
 pub fn weights(n: usize, run: usize, block: usize, half_life: u64, age: u64) -> Vec<f64> {
     let weight = |i: usize| {
         let in_run = ((i % run / block + 1) * block).min(run);

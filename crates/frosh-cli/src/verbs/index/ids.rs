@@ -19,12 +19,12 @@ pub(super) struct IdArgs {
     /// Parquet, Arrow, CSV or JSON Lines. Without ids rows are numbered
     #[arg(long, num_args = 1.., value_name = "FILE", group = "own_ids")]
     pub(super) ids: Vec<PathBuf>,
-    /// Column of the data with the ids: integers or text (Parquet, Arrow, JSON Lines; CSV and TSV by name or by position from
-    /// 0; word for word vectors). With --ids, a column of those files
+    /// Column of the data with the ids: integers or text (Parquet, Arrow, JSON Lines; CSV and TSV by name or by
+    /// position from 0; word for word vectors). With --ids, a column of those files
     #[arg(long, value_name = "NAME", group = "own_ids")]
     pub(super) id_column: Option<String>,
-    /// Take all ids as number or text. By default they are as the file has them; in CSV and plain text, numbers if the first
-    /// is one, or as those of the index
+    /// Take all ids as number or text. By default they are as the file has them; in CSV and plain text, numbers if the
+    /// first is one, or as those of the index
     #[arg(long, value_name = "TYPE", requires = "own_ids",
           value_parser = PossibleValuesParser::new(["number", "text"]).map(|name| id_type(&name)))]
     pub(super) id_type: Option<IdType>,

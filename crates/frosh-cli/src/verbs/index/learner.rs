@@ -28,8 +28,8 @@ pub(super) struct LearnArgs {
     /// streams that do not end
     #[arg(long)]
     pub(super) learn: bool,
-    /// Make new versions of the model: auto measures whenever the stream has grown by a tenth (or by a tenth of the half-life),
-    /// and makes one if the gap is above --gap
+    /// Make new versions of the model: auto measures whenever the stream has grown by a tenth (or by a tenth of the
+    /// half-life), and makes one if the gap is above --gap
     #[arg(long, value_name = "WHEN", requires = "learn", default_value = "never",
           value_parser = clap::builder::PossibleValuesParser::new(["auto", "never"]))]
     refresh: String,
@@ -41,8 +41,8 @@ pub(super) struct LearnArgs {
     #[arg(long, value_name = "N", requires = "learn", default_value_t = 65_536,
           value_parser = clap::value_parser!(u64).range(1..))]
     commit_every: u64,
-    /// Make older rows count less in the sketch: a row that is N rows old counts half. New versions then follow recent rows.
-    /// It is set when the sketch begins
+    /// Make older rows count less in the sketch: a row that is N rows old counts half. New versions then follow recent
+    /// rows. It is set when the sketch begins
     #[arg(long, value_name = "N", requires = "learn",
           value_parser = clap::value_parser!(u64).range(1..=1 << 62))]
     half_life: Option<u64>,
@@ -141,8 +141,8 @@ impl<'a> Learner<'a> {
         self.note.taken
     }
 
-    /// Rows until the next commit. Commits are at multiples of their size, so that a stream that was stopped and goes on has
-    /// the same commits.
+    /// Rows until the next commit. Commits are at multiples of their size, so that a stream that was stopped and goes
+    /// on has the same commits.
     pub(super) fn room(&self) -> usize {
         let every = self.args.commit_every;
         usize::try_from(every - self.note.taken % every).unwrap_or(usize::MAX)

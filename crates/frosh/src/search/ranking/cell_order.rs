@@ -7,8 +7,8 @@
 //! score = |y - phi|^2 - |v|^2 + |v - c|^2 + (tau - |c|^2),      |v - c| >= |D - r|
 //! ```
 //!
-//! by the triangle inequality. So rows whose r is too far from D cannot be among the k best: they are the ends of the run, and
-//! often the whole run.
+//! by the triangle inequality. So rows whose r is too far from D cannot be among the k best: they are the ends of the
+//! run, and often the whole run.
 
 use super::QuantizedTables;
 use crate::arch::nibble_planes::{LINE_ROWS, Line};

@@ -2,25 +2,25 @@
 //!
 //! The score of a row is a sum of table entries, one for each byte of its code: the cell, the words, the scalar.
 //!
-//! **Order.** Rows of one cell are neighbours ([`CellOrder`]), so the entry of the cell is the same for a run of rows. Codes
-//! are transposed in groups of 64 rows. The order is made by the first search and kept.
+//! **Order.** Rows of one cell are neighbours ([`CellOrder`]), so the entry of the cell is the same for a run of rows.
+//! Codes are transposed in groups of 64 rows. The order is made by the first search and kept.
 //!
-//! **Bound.** Each entry is reduced by the smallest of its table, divided by a unit and rounded down to a byte.
-//! A row can be among the k best only if the sum of its bytes is below what the limit leaves for its cell. Sums start at
-//! 255 minus that, and a row is pruned if its sum saturates. Rows that are not pruned are scored exactly, so the hits are the
-//! same as without bounds, bit for bit.
+//! **Bound.** Each entry is reduced by the smallest of its table, divided by a unit and rounded down to a byte. A row
+//! can be among the k best only if the sum of its bytes is below what the limit leaves for its cell. Sums start at 255
+//! minus that, and a row is pruned if its sum saturates. Rows that are not pruned are scored exactly, so the hits are
+//! the same as without bounds, bit for bit.
 //!
-//! **Skipped runs.** A run is skipped if nothing is left for its cell, or if the triangle inequality excludes all of its rows
-//! ([`CellOrder::near_groups`]).
+//! **Skipped runs.** A run is skipped if nothing is left for its cell, or if the triangle inequality excludes all of
+//! its rows ([`CellOrder::near_groups`]).
 //!
-//! **First limit.** Each query first scores some rows of its best cell, and scans its best cells. The k-th best row of them is
-//! the first limit for all others.
+//! **First limit.** Each query first scores some rows of its best cell, and scans its best cells. The k-th best row of
+//! them is the first limit for all others.
 //!
 //! **Together.** Where a look-up of 64 rows takes many instructions, rows are compared with many queries at a time
 //! ([`Together`]).
 //!
-//! **Threads.** Queries are divided among threads. Where they are fewer than threads and enough rows are left after their best cells,
-//! threads share the other cells, each beginning with the limit found so far.
+//! **Threads.** Queries are divided among threads. Where they are fewer than threads and enough rows are left after
+//! their best cells, threads share the other cells, each beginning with the limit found so far.
 //!
 //! **Probing.** [`Search::probe`] searches the best cells of each query only. Only this can lose hits.
 //!
@@ -46,8 +46,8 @@ use std::ops::Range;
 const BATCH_QUERIES: usize = LANES;
 /// Smallest number of rows for which bounds pay.
 const MIN_ROWS: usize = 4096;
-/// Lines that are left to scan, from which on the cells of few queries are split among threads: 4 MB, which take several times as
-/// long as to wake a thread.
+/// Lines that are left to scan, from which on the cells of few queries are split among threads: 4 MB, which take
+/// several times as long as to wake a thread.
 const MIN_SPLIT_LINES: usize = (4 << 20) / LINE_ROWS;
 /// Smallest number of rows that a query scores first.
 const MIN_SCORED_ROWS: usize = 512;

@@ -1,16 +1,16 @@
 //! Scans of a cell for many queries at a time.
 //!
-//! Without AVX-512, to look up the bytes of 64 rows for one query takes about seventy instructions a line. To add what a
-//! byte of one row contributes to the sums of 64 queries takes two. So the queries of a batch are compared with a row together, if
-//! enough of them have to scan the cell. The bounds are the same, and so are the hits.
+//! Without AVX-512, to look up the bytes of 64 rows for one query takes about seventy instructions a line. To add what
+//! a byte of one row contributes to the sums of 64 queries takes two. So the queries of a batch are compared with a row
+//! together, if enough of them have to scan the cell. The bounds are the same, and so are the hits.
 
 use super::cells::{Query, Task};
 use crate::arch::Isa;
 use crate::arch::byte_lanes::{LANES, LaneTables, first_below_255};
 use crate::arch::nibble_planes::{LINE_ROWS, Line};
 
-/// Queries from which on a scan of them all is faster than scans of each. With AVX2 and codes of 8 bytes, a row takes 32 processor
-/// cycles for 64 queries, and 3.7 for one.
+/// Queries from which on a scan of them all is faster than scans of each. With AVX2 and codes of 8 bytes, a row takes
+/// 32 processor cycles for 64 queries, and 3.7 for one.
 const MIN_QUERIES: usize = 8;
 
 /// The tables of the queries of a batch.
