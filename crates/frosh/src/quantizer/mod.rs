@@ -56,6 +56,7 @@
 
 mod beam;
 mod codebooks;
+mod coordinates;
 mod decoder;
 mod encode;
 mod fit;
