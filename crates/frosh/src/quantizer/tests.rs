@@ -5,6 +5,7 @@ use super::stored_rows::FloatRows;
 use super::train::{self, Schedule};
 use super::*;
 use crate::random::{Purpose, Stream};
+use crate::search::ranking::ORDER_QUERIES;
 use crate::{
     Codes, Config, Error, Hit, IdSet, Method, Metric, Pool, Ranking, Rows, Search, Sketch, Sketcher,
 };
@@ -373,6 +374,10 @@ fn threads_that_share_the_cells_of_a_query_find_the_same() {
     let codes = Codes::of_quantizer(8, quantizer.id(), bytes);
     let few: IdSet = (0..n).step_by(99_000).collect();
     let asked = &data[..2 * DIM];
+    // Fewer queries than these would score every row.
+    let many = quantizer.queries(rows(&data[..ORDER_QUERIES * DIM])).unwrap();
+    let first = codes.nearest(&many, 1).unwrap();
+    assert!(first[..2] == all_scored(&quantizer, &codes, asked, &Search::nearest(1)));
     for (k, filter) in [(1, None), (10, None), (10, Some(&few))] {
         let mut search = Search::nearest(k);
         search.filter = filter;
@@ -384,6 +389,22 @@ fn threads_that_share_the_cells_of_a_query_find_the_same() {
             assert!(got == want[..count], "k = {k}, {threads} threads, {count} queries");
         }
     }
+}
+
+/// The first few queries score every row, and the others search by cell: the hits are the same.
+#[test]
+fn hits_do_not_depend_on_how_many_queries_were_asked_before() {
+    let (quantizer, data) = quantizer(8);
+    let codes = quantizer.encode(rows(&data)).unwrap();
+    let one = quantizer.queries(rows(&data[..DIM])).unwrap();
+    let (all, few) = (Search::nearest(15), Search::nearest(15).probe(2));
+    let want = all_scored(&quantizer, &codes, &data[..DIM], &all);
+    // A search by probes needs the order, so that it finds the same at any time.
+    let early = quantizer.encode(rows(&data)).unwrap().search(&one, &few).unwrap();
+    for _ in 0..ORDER_QUERIES + 2 {
+        assert!(codes.search(&one, &all).unwrap() == want);
+    }
+    assert!(codes.search(&one, &few).unwrap() == early);
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub struct Codes {
     pub(crate) factors: Option<FactorColumn>,
     /// Whether the bytes are those of a quantiser, and not sign bits.
     pub(crate) quantized: bool,
-    /// The rows in the order of their cells, for codes of a quantiser. It is made by the first search.
+    /// The rows in the order of their cells, for codes of a quantiser.
     pub(crate) cell_order: CellOrderCache,
 }
 

@@ -16,6 +16,7 @@ use crate::pool::Pool;
 use crate::quantizer::{Decoder, Place};
 use crate::search::codes::Codes;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// Number of cells.
@@ -60,9 +61,19 @@ impl Run {
     }
 }
 
-/// The order of some codes, made when it is first needed.
+/// Queries that score every row in the time in which the order of the rows is made.
+pub(crate) const ORDER_QUERIES: usize = 24;
+
+/// The order of some codes, made when it pays. Copies of the codes share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CellOrderCache(Arc<OnceLock<CellOrder>>);
+pub(crate) struct CellOrderCache(Arc<Cached>);
+
+#[derive(Debug, Default)]
+struct Cached {
+    order: OnceLock<CellOrder>,
+    /// Queries so far.
+    queries: AtomicUsize,
+}
 
 impl PartialEq for CellOrderCache {
     /// The order follows from the codes.
@@ -75,7 +86,14 @@ impl Eq for CellOrderCache {}
 
 impl CellOrderCache {
     pub(super) fn get(&self, codes: &Codes, tables: &QuantizedTables, pool: &Pool) -> &CellOrder {
-        self.0.get_or_init(|| CellOrder::new(codes, &tables.decoder, pool))
+        self.0.order.get_or_init(|| CellOrder::new(codes, &tables.decoder, pool))
+    }
+
+    /// Whether so many more queries should be searched by the order. It is not made for the first few queries, which may
+    /// be the only ones: as many as score every row in the time that it takes.
+    pub(super) fn pays(&self, queries: usize) -> bool {
+        let before = self.0.queries.fetch_add(queries, Relaxed);
+        self.0.order.get().is_some() || before.saturating_add(queries) >= ORDER_QUERIES
     }
 }
 

@@ -3,7 +3,8 @@
 //! The score of a row is a sum of table entries, one for each byte of its code: the cell, the words, the scalar.
 //!
 //! **Order.** Rows of one cell are neighbours ([`CellOrder`]), so the entry of the cell is the same for a run of rows.
-//! Codes are transposed in groups of 64 rows. The order is made by the first search and kept.
+//! Codes are transposed in groups of 64 rows. The order is made once enough queries have been asked, and kept
+//! ([`ORDER_QUERIES`](super::cell_order::ORDER_QUERIES)). The first few queries score every row.
 //!
 //! **Bound.** Each entry is reduced by the smallest of its table, divided by a unit and rounded down to a byte. A row
 //! can be among the k best only if the sum of its bytes is below what the limit leaves for its cell. Sums start at 255
@@ -60,12 +61,13 @@ const TARGET_BOUND: f64 = 240.0;
 /// Largest relative error of a score, which is a sum of at most a few hundred floats of either sign.
 const ROUNDING: f64 = 1e-5;
 
-/// Whether the order by cell is faster than scoring every row.
-pub(super) fn is_faster(codes: &Codes, k: usize) -> bool {
+/// Whether the order by cell is faster than scoring every row, for so many queries. Only the order can be probed.
+pub(super) fn is_faster(codes: &Codes, queries: usize, search: &Search<'_>) -> bool {
     Isa::detect().has_nibble_lookup()
         && codes.len() >= MIN_ROWS
-        && codes.len() / 8 >= k
+        && codes.len() / 8 >= search.k
         && codes.len() < NO_ROW as usize
+        && (codes.cell_order.pays(queries) || search.probe.is_some())
 }
 
 /// Finds the best rows for each query.

@@ -30,6 +30,8 @@ use crate::search::codes::Codes;
 use crate::search::hamming::IdSet;
 use crate::search::options::{Hit, Search, keep_nearest};
 pub(crate) use cell_order::CellOrderCache;
+#[cfg(test)]
+pub(crate) use cell_order::ORDER_QUERIES;
 use score::Scorer;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -213,7 +215,9 @@ impl Codes {
     ) -> Result<Vec<Vec<Hit>>> {
         let Search { k, filter: allowed, .. } = *search;
         self.check_ranking(queries, ranking)?;
-        if let Some(tables) = queries.quantized.as_ref().filter(|_| cells::is_faster(self, k)) {
+        if let Some(tables) = &queries.quantized
+            && cells::is_faster(self, queries.len(), search)
+        {
             return Ok(cells::search(self, pool, queries, tables, search));
         }
         let n = self.len();
