@@ -154,7 +154,7 @@ fn search(
     // The first few queries score every row. Then the rows are ordered by cell, which later queries use.
     for _ in 0..3 {
         let first = || on(1, || drop(codes.search(&single[0], &nearest)));
-        print("one of the first queries", 1, seconds(first), "s");
+        print("one of the first queries", 1, 1e3 * seconds(first), "ms");
     }
     let many = quantizer.queries(queries.slice(0..queries.len().min(64)));
     let many = many.map_err(|e| e.to_string())?;
