@@ -20,7 +20,7 @@ use std::time::Instant;
   frosh eval model.frosh --base vectors.npy --queries q.npy
   frosh eval model.frosh --base vectors.npy --held-out 500
   frosh eval model.frosh --base vectors.npy --truth 100 --json
-  frosh eval model.frosh --base vectors.npy --effort 32    a quantiser at its best
+  frosh eval model.frosh --base vectors.npy --effort 32
   frosh eval model.frosh --base vectors.npy --labels classes.npy
   frosh eval model.frosh --base vectors.parquet --label-column category
 
