@@ -72,6 +72,12 @@ impl Sample {
         Self { rows, queries, scales, order, axes }
     }
 
+    /// Some rows and queries with these scales.
+    #[cfg(test)]
+    pub(super) fn of(rows: Vec<f32>, queries: Mat<f32>, scales: Vec<f32>) -> Self {
+        Self { rows, queries, order: (0..scales.len()).collect(), scales, axes: Mat::new() }
+    }
+
     /// The projections of sampled rows, not scaled: of queries, and then of the base. A column for each.
     pub(super) fn projections(&self, range: Range<usize>) -> Mat<f32> {
         let (k, held_out) = (self.scales.len(), self.queries.ncols());
@@ -109,4 +115,18 @@ fn deal(variances: &[f64], segments: usize) -> Vec<usize> {
         dealt[to].1.push(j);
     }
     dealt.into_iter().flat_map(|(_, own)| own).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 256 goes with 2, and 16 with 8: no other pairs of these have products that are as even.
+    #[test]
+    fn coordinates_are_dealt_so_that_products_of_variances_are_even() {
+        assert_eq!(deal(&[256.0, 16.0, 8.0, 2.0], 2), [0, 3, 1, 2]);
+        // Whatever their order, and without variance too.
+        assert_eq!(deal(&[2.0, 16.0, 256.0, 8.0], 2), [2, 0, 1, 3]);
+        assert_eq!(deal(&[0.0; 4], 2), [0, 2, 1, 3]);
+    }
 }

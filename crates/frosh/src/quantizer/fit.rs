@@ -422,6 +422,41 @@ mod tests {
     use crate::quantizer::stored_rows::FloatRows;
     use crate::random::Purpose;
 
+    /// By the definition: what a row is decoded to as if the codebooks had not been fitted to it, without the scales.
+    #[test]
+    fn products_are_those_of_decoded_rows_that_are_not_scaled() {
+        let (k, n, count) = (6, 700, 3);
+        let mut stream = Stream::new(4, Purpose::Sample, 8, 0);
+        let mut normal =
+            |count: usize| -> Vec<f32> { (0..count).map(|_| stream.normal() as f32).collect() };
+        // Two segments of three coordinates, with a codebook each.
+        let books = Codebooks::of(k, 2, 2, normal(CELLS * k), normal(2 * WORDS * 3));
+        let (rows, queries) = (normal(n * k), normal(count * k));
+        let gains: Vec<f32> = normal(2 * n).iter().map(|x| x.abs()).collect();
+        let codes: Vec<u8> = (0..3 * n).map(|i| (i * i % 251) as u8).collect();
+        let scales: Vec<f32> = (0..k).map(|j| 1.0 / (1 + j) as f32).collect();
+        let queries = Mat::from_fn(k, count, |j, q| queries[q * k + j]);
+        let sample = Sample::of(rows, queries, scales);
+        let base = Base { books: &books, codes: &codes, gains: &gains, sample: &sample };
+        let got = base.products(&Pool::new(2).unwrap(), sample.queries.as_ref());
+        let mut decoded = vec![0f32; k];
+        for row in 0..n {
+            books.decode(&codes[3 * row..3 * row + 3], &mut decoded);
+            for query in 0..count {
+                let of = |j: usize| -> f64 {
+                    let (x, y) = (f64::from(sample.rows[row * k + j]), f64::from(decoded[j]));
+                    let unseen = y - f64::from(gains[2 * row + j / 3]) * (x - y);
+                    unseen * (1 + j) as f64 * f64::from(sample.queries[(j, query)])
+                };
+                // Sums of six products in single precision: the error is far below that of a missing scale.
+                let (want, size) =
+                    (0..k).map(of).fold((0.0, 0.0), |(s, a), x| (s + x, a + x.abs()));
+                let error = (f64::from(got[(row, query)]) - want).abs();
+                assert!(error < 1e-5 * size, "row {row}, query {query}: {error} of {size}");
+            }
+        }
+    }
+
     /// The error of k-means on rows that it was not fitted to, as [`gains`] has it and as it is. With one codebook the
     /// leverage is exact, so that only the choice of the nearest centre is not accounted for.
     #[test]
