@@ -8,7 +8,7 @@ and with 8-bit ones (`PQ8`); frosh by `cargo bench -p frosh --bench quantizer`, 
 queries. recall@10 is against exact neighbours. Encoding is compared with `sa_encode` of PQ, OPQ and RQ. Times are
 the best of three.
 
-    python3 scripts/compare_quantizer.py               # about an hour
+    python3 scripts/compare_quantizer.py               # about 35 minutes
     python3 scripts/compare_quantizer.py --only-encode --bytes 8
     python3 scripts/compare_quantizer.py --rows 200000 --bytes 8 --no-encode
 

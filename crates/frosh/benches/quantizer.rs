@@ -2,8 +2,9 @@
 //!
 //! Run it with `cargo bench -p frosh --bench quantizer`. For codes of 8, 16 and 32 bytes it prints: the seconds of
 //! [`Sketch::quantizer`] on one thread and on all, from a finished sketch; encoded rows per second at effort 1 and 8;
-//! and queries per second for the 10 nearest codes, one by one and in batches of 1,000, on one thread and on two. The
-//! rows lie in clusters, and both the centres and the rows around them have spectra that fall.
+//! what the first queries take; and queries per second for the 10 nearest codes, one by one and in batches of 1,000, on
+//! one thread and on two. The rows lie in clusters, and both the centres and the rows around them have spectra that
+//! fall.
 //!
 //! `scripts/compare_quantizer.py` runs it beside FAISS on the same rows. Options: `--base FILE --queries FILE --dim D` (raw
 //! f32 files in place of made rows), `--rows N`, `--bytes B` (may be repeated), `--only fit|encode|search`, `--json` (one

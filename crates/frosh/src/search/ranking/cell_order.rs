@@ -92,8 +92,10 @@ impl CellOrderCache {
     /// Whether so many more queries should be searched by the order. It is not made for the first few queries, which may
     /// be the only ones: as many as score every row in the time that it takes.
     pub(super) fn pays(&self, queries: usize) -> bool {
-        let before = self.0.queries.fetch_add(queries, Relaxed);
-        self.0.order.get().is_some() || before.saturating_add(queries) >= ORDER_QUERIES
+        self.0.order.get().is_some() || {
+            let before = self.0.queries.fetch_add(queries, Relaxed);
+            before.saturating_add(queries) >= ORDER_QUERIES
+        }
     }
 }
 
@@ -178,5 +180,19 @@ impl CellOrder {
         let from = radii.partition_point(|[_, largest]| f64::from(*largest) < nearest);
         let to = radii.partition_point(|[smallest, _]| f64::from(*smallest) <= farthest);
         run.groups.start + from..run.groups.start + to.max(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_queries_make_no_order_and_many_at_once_do() {
+        let cache = CellOrderCache::default();
+        assert!((1..ORDER_QUERIES).all(|_| !cache.pays(1)));
+        // Copies of the codes count together.
+        assert!(cache.clone().pays(1) && cache.pays(1));
+        assert!(CellOrderCache::default().pays(ORDER_QUERIES));
     }
 }
